@@ -1,0 +1,38 @@
+# Every target works as the first command typed after a clone: each sets up `.venv` by itself.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: demo test setup lint format bench clean
+
+demo: setup          ## The main job, small enough for a laptop
+	$(BIN)/alewm oscillator --out runs/oscillator
+
+test: setup lint     ## Lint, type-check and test
+	$(BIN)/pytest -n 2 --dist worksteal
+
+setup: $(READY)      ## The environment alone
+
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "alewm needs Python 3.11 or newer: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	touch $(READY)
+
+lint: setup          ## What a change must pass before it is tested
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: setup        ## Let ruff rewrite what it can
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: setup         ## Measure the fast paths beside the references
+	$(BIN)/alewm bench regularizer
+
+clean:               ## Remove everything the other targets made, except runs/
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,27 @@
+"""Prefix masks: coordinate j is kept by capacity k when j ≤ k."""
+
+import torch
+
+from alewm.capacity.support import CapacitySupport
+from alewm.shapes import Float, Int, Tensor
+
+
+def prefix_masks(
+    support: CapacitySupport, *, device: torch.device | None = None, dtype: torch.dtype = torch.float32
+) -> Float[Tensor, "C D"]:
+    """The matrix **M** whose row c is m(k_c)."""
+    capacities = torch.tensor(support.capacities, device=device)
+    coordinates = torch.arange(1, support.latent_dim + 1, device=device)
+    return (coordinates <= capacities[:, None]).to(dtype)
+
+
+def mask_of_choice(
+    choice: Float[Tensor, "*batch C"], masks: Float[Tensor, "C D"]
+) -> Float[Tensor, "*batch D"]:
+    """m = **M**ᵀ χ for a (straight-through) one-hot choice χ."""
+    return choice @ masks
+
+
+def modal_index(logits: Float[Tensor, "*batch C"]) -> Int[Tensor, "*batch"]:
+    """The index c of the most probable capacity; a tie goes to the smaller one."""
+    return logits.argmax(-1)

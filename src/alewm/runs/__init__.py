@@ -1,0 +1,1 @@
+"""A run is a folder: what was asked, where it ran, what it measured."""
