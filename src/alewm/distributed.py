@@ -20,13 +20,13 @@ def num_ranks() -> int:
 
 class _MeanAcrossRanks(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, local: Tensor) -> Tensor:  # noqa: ARG004
+    def forward(ctx: Any, local: Tensor) -> Tensor:
         mean = local.clone(memory_format=torch.contiguous_format)
         dist.all_reduce(mean)
         return mean / num_ranks()
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> Tensor:  # noqa: ARG004
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
         # The adjoint of a mean is a mean: each rank's samples influenced every rank's loss.
         mean = gradient.clone(memory_format=torch.contiguous_format)
         dist.all_reduce(mean)

@@ -15,9 +15,7 @@ def prefix_masks(
     return (coordinates <= capacities[:, None]).to(dtype)
 
 
-def mask_of_choice(
-    choice: Float[Tensor, "*batch C"], masks: Float[Tensor, "C D"]
-) -> Float[Tensor, "*batch D"]:
+def mask_of_choice(choice: Float[Tensor, "*batch C"], masks: Float[Tensor, "C D"]) -> Float[Tensor, "*batch D"]:
     """m = **M**ᵀ χ for a (straight-through) one-hot choice χ."""
     return choice @ masks
 

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 from alewm.errors import InputError
 
@@ -16,7 +17,7 @@ class CapacitySupport:
         ks = self.capacities
         if not isinstance(ks, tuple) or not all(type(k) is int for k in ks):
             raise InputError(f"A capacity support is a tuple of integers, got {ks!r}.")
-        if not ks or ks[0] < 1 or any(a >= b for a, b in zip(ks, ks[1:], strict=False)):
+        if not ks or ks[0] < 1 or any(a >= b for a, b in pairwise(ks)):
             raise InputError(f"Capacities must be positive and strictly increasing, got {ks}.")
 
     @classmethod
@@ -33,8 +34,8 @@ class CapacitySupport:
         """This support, checked to end in `latent_dim`."""
         if self.latent_dim != latent_dim:
             raise InputError(
-                f"The support {self.capacities} ends in {self.latent_dim}, but the latent has {latent_dim} coordinates; "
-                f"its largest capacity must be the latent width."
+                f"The support {self.capacities} ends in {self.latent_dim}, but the latent has {latent_dim} "
+                f"coordinates; its largest capacity must be the latent width."
             )
         return self
 
@@ -49,7 +50,7 @@ class CapacitySupport:
     @cached_property
     def block_sizes(self) -> tuple[int, ...]:
         """How many coordinates each capacity adds to the one before it."""
-        return tuple(b - a for a, b in zip((0, *self.capacities), self.capacities, strict=False))
+        return tuple(b - a for a, b in pairwise((0, *self.capacities)))
 
     def index_of(self, capacity: int) -> int:
         """The position c of `capacity` = k_c."""

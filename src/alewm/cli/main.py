@@ -1,0 +1,5 @@
+"""`alewm <verb>`."""
+
+
+def main() -> None:
+    """Entry point."""

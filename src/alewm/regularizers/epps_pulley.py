@@ -1,0 +1,45 @@
+"""The Epps-Pulley distance between an empirical characteristic function and a target, and what all regularizers share.
+
+The scale is fixed here once: the integrated squared discrepancy times the global number of samples, averaged over
+projections. With that factor the expectation under exact matching does not depend on the batch size.
+"""
+
+import torch
+
+from alewm.distributed import mean_across_ranks, num_ranks
+from alewm.regularizers.kernels.dispatch import PathName, characteristic_function
+from alewm.regularizers.quadrature import Quadrature
+from alewm.shapes import Float, Tensor
+
+
+def global_mean_cf(
+    x: Float[Tensor, "*batch N P"], weight: Float[Tensor, "*#batch N"], quadrature: Quadrature, path: PathName
+) -> tuple[Float[Tensor, "*batch Q P"], Float[Tensor, "*batch Q P"]]:
+    """The weighted characteristic function averaged over ranks, by a single all-reduce inside autograd."""
+    local = torch.stack(characteristic_function(x, weight, quadrature, path))
+    real, imaginary = mean_across_ranks(local).unbind()
+    return real, imaginary
+
+
+def discrepancy(
+    real: Float[Tensor, "*batch Q P"],
+    imaginary: Float[Tensor, "*batch Q P"],
+    target: Float[Tensor, "*#batch Q #P"],
+    quadrature: Quadrature,
+) -> Float[Tensor, "*batch P"]:
+    """∫ w(τ) |φ̂(τ) - φ_0(τ)|² dτ along every direction; the targets here are all real."""
+    square = (real - target).square() + imaginary.square()
+    return torch.einsum("...qp,q->...p", square, quadrature.weights(square))
+
+
+def global_num_samples(local: int) -> int:
+    """The factor B: samples on all ranks together."""
+    return local * num_ranks()
+
+
+def samples_second_to_last(latents: Float[Tensor, "*shape D"], sample_axis: int) -> Float[Tensor, "*batch N D"]:
+    """`latents` with the axis named by the caller moved to where statistics expect their samples."""
+    feature_axis = latents.ndim - 1
+    if sample_axis % latents.ndim == feature_axis:
+        raise ValueError(f"sample_axis {sample_axis} is the feature axis of a tensor of shape {tuple(latents.shape)}")
+    return latents.movedim(sample_axis, -2)

@@ -1,0 +1,63 @@
+"""The numerical integral of the Epps-Pulley statistic, and the characteristic functions it compares with.
+
+The squared discrepancy is even in τ and the window w(τ) = exp(-τ²/2) is negligible beyond 3, so the integral over the
+real line is twice a trapezoidal rule on [0, 3] (the paper's appendix on optimization and regularization).
+"""
+
+from dataclasses import dataclass
+
+import torch
+
+from alewm.capacity.support import CapacitySupport
+from alewm.errors import InputError
+from alewm.shapes import Float, Tensor
+
+
+@dataclass(frozen=True)
+class Quadrature:
+    """Knots τ_j = j h for j = 0 ... Q - 1, and the weights of the doubled, windowed trapezoid."""
+
+    num_knots: int = 17
+    end: float = 3.0
+
+    def __post_init__(self) -> None:
+        if self.num_knots < 2 or not self.end > 0:
+            raise InputError(f"A quadrature needs two or more knots on [0, end > 0], got {self}.")
+
+    @property
+    def spacing(self) -> float:
+        """h, the distance between neighbouring knots."""
+        return self.end / (self.num_knots - 1)
+
+    def knots(self, like: Tensor) -> Float[Tensor, "Q"]:
+        """τ_j, with the dtype and device of `like`."""
+        return torch.arange(self.num_knots, device=like.device, dtype=like.dtype) * self.spacing
+
+    def weights(self, like: Tensor) -> Float[Tensor, "Q"]:
+        """a_j w(τ_j) with a_j = 2h inside and h at both ends."""
+        weights = 2 * self.spacing * torch.exp(-0.5 * self.knots(like).square())
+        weights[0] /= 2
+        weights[-1] /= 2
+        return weights
+
+
+EPPS_PULLEY = Quadrature()
+"""17 knots on [0, 3], as in the paper and in LeWM."""
+
+
+def gaussian_cf(knots: Float[Tensor, "Q"]) -> Float[Tensor, "Q"]:
+    """exp(-τ²/2), the characteristic function of a standard normal."""
+    return torch.exp(-0.5 * knots.square())
+
+
+def prefix_mixture_cf(
+    knots: Float[Tensor, "Q"],
+    directions: Float[Tensor, "*batch D P"],
+    prior: Float[Tensor, "*batch C"],
+    support: CapacitySupport,
+) -> Float[Tensor, "*batch Q P"]:
+    """φ_0(τ) = Σ_k π_0(k) exp(-τ² |M_k u|² / 2) along every direction u."""
+    ends = torch.tensor(support.capacities, device=directions.device) - 1
+    prefix_square_norm = directions.square().cumsum(-2).index_select(-2, ends)
+    exponent = -0.5 * knots.square()[:, None, None] * prefix_square_norm.unsqueeze(-3)
+    return (prior[..., None, :, None] * exponent.exp()).sum(-2)
