@@ -5,7 +5,6 @@ from typing import Literal
 import torch
 from torch import nn
 
-from alewm.capacity.prefix import prefix_masks
 from alewm.capacity.prior import polynomial_prior
 from alewm.capacity.support import CapacitySupport
 from alewm.regularizers.epps_pulley import discrepancy, global_mean_cf, global_num_samples, samples_second_to_last
@@ -39,11 +38,8 @@ def mix_sigreg(
     num_samples = s.shape[-2]
     with full_precision(s.device):
         s, q, u, prior = (at_least_float32(tensor) for tensor in (s, q, u, prior))
-        if path == "reference":
-            x = masked_prefix_projections(s, u, prefix_masks(support, device=s.device, dtype=s.dtype))
-        else:
-            x = prefix_projections(s, u, support)
-        x = x.flatten(-3, -2)
+        projections = masked_prefix_projections if path == "reference" else prefix_projections
+        x = projections(s, u, support).flatten(-3, -2)
         weight = q.flatten(-2, -1) / num_samples
         real, imaginary = global_mean_cf(x, weight, quadrature, path)
         knots = quadrature.knots(x)

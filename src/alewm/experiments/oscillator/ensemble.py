@@ -23,7 +23,7 @@ class ParameterTable:
         """The named parameters, each [M, *shape], as views of the rows."""
         pieces = torch.split(rows, self.sizes, dim=1)
         return {
-            name: piece.unflatten(1, shape) for (name, shape), piece in zip(self.shapes.items(), pieces, strict=True)
+            name: piece.reshape(-1, *shape) for (name, shape), piece in zip(self.shapes.items(), pieces, strict=True)
         }
 
     def pack(self, parameters: Mapping[str, Tensor]) -> Float[Tensor, "n"]:

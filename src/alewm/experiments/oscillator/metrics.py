@@ -35,7 +35,8 @@ def recovery_by_prefix(
 def covariance_spectrum(latent: Float[Tensor, "n D"]) -> Float[Tensor, "D"]:
     """Eigenvalues of the empirical covariance (divisor n), largest first."""
     centred = latent.double() - latent.double().mean(0)
-    return torch.linalg.eigvalsh(centred.T @ centred / len(latent)).flip(0).clamp(min=0)
+    ascending: Tensor = torch.linalg.eigvalsh(centred.T @ centred / len(latent))
+    return ascending.flip(0).clamp(min=0)
 
 
 def effective_rank(spectrum: Float[Tensor, "D"]) -> float:
@@ -59,7 +60,7 @@ class WhitenedProcrustes:
         self.latent_mean, self.latent_whitener = _whitening(latent.double(), regularization)
         self.state_mean, self.state_whitener = _whitening(state.double(), regularization)
         left, _, right = torch.linalg.svd(self._white_latent(latent).T @ self.white_state(state))
-        self.rotation = left @ right
+        self.rotation: Tensor = left @ right
 
     def _white_latent(self, latent: Tensor) -> Tensor:
         return (latent.double() - self.latent_mean) @ self.latent_whitener

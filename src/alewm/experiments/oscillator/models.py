@@ -51,8 +51,8 @@ class OscillatorModels:
         hidden = linear(features, p, "projector.0")
         hidden = self.projector_norm(hidden, p["projector.norm.weight"], p["projector.norm.bias"], training=training)
         latents = linear(F.silu(hidden), p, "projector.1")
-        shape = observation.shape[1:3]
-        return features.unflatten(1, shape), latents.unflatten(1, shape)
+        shape = observation.shape[:3]
+        return features.view(*shape, -1), latents.view(*shape, -1)
 
     def predict(
         self, z: Float[Tensor, "M *batch D"], action: Float[Tensor, "M *batch 2"]
@@ -61,7 +61,7 @@ class OscillatorModels:
         p = self.model_table.unpack(self.model_rows)
         inputs = torch.cat((z, action), -1).flatten(1, -2)
         predicted = linear(F.silu(linear(inputs, p, "predictor.0")), p, "predictor.1")
-        return predicted.unflatten(1, z.shape[1:-1])
+        return predicted.view(z.shape)
 
     def capacity_logits(self, features: Float[Tensor, "M B F W"]) -> Float[Tensor, "M B C"]:
         """Logits of q(k | w) for whole sequences."""

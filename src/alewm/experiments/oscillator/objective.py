@@ -44,7 +44,7 @@ class Objective:
     def __call__(self, models: OscillatorModels, batch: Batch) -> Losses:
         """Both terms of the loss on one batch."""
         features, s = models.encode(batch.observation, training=True)
-        num_models, batch_size = s.shape[:2]
+        num_models = s.shape[0]
         by_frame = s.transpose(1, 2)
         u = batch.directions.unsqueeze(1)
         if not self.kind.chooses_capacity:
