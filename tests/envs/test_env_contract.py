@@ -89,6 +89,22 @@ def test_setting_then_reading_is_the_identity(task):
 
 
 @every_task
+def test_rows_and_actions_may_be_arrays_that_nobody_may_write(task):
+    starts, goals = ({n: v.numpy() for n, v in rows.items()} for rows in sampled_rows(task, 2))
+    actions = random_actions(task, 2).numpy()
+    for array in (*starts.values(), *goals.values(), actions):
+        array.flags.writeable = False
+    envs = task.make_vector_env(2)
+    envs.reset_to(starts, goals)
+    envs.step(actions)
+    env = make(task)
+    env.reset(
+        seed=0, options={"start": {n: v[0] for n, v in starts.items()}, "goal": {n: v[0] for n, v in goals.items()}}
+    )
+    np.testing.assert_array_equal(env.step(actions[0])[0]["pixels"], envs.render()[0].numpy())
+
+
+@every_task
 def test_a_state_read_in_mid_episode_continues_identically(task):
     starts, goals = sampled_rows(task, 3)
     first, second = task.make_vector_env(3), task.make_vector_env(3)
@@ -190,7 +206,7 @@ def test_actions_that_are_no_numbers_are_refused_and_change_nothing(task, number
     before = envs.render()
     actions = random_actions(task, 3)
     actions[1, 0] = number
-    with pytest.raises(InputError, match=rf"must be finite numbers; that of episode 1 is \[{number}, "):
+    with pytest.raises(InputError, match=rf"Actions must be finite numbers; episode 1 has \[{number}"):
         envs.step(actions)
     assert torch.equal(envs.render(), before)
 
@@ -219,7 +235,7 @@ def test_rows_that_are_no_states_are_refused_and_change_nothing(task):
         envs.reset_to(goals, {**goals, name: goals[name][:1]})
     with pytest.raises(InputError, match=f"Column '{name}' of the state must have the shape"):
         envs.set_state({**starts, name: starts[name][:, :-1]})
-    with pytest.raises(InputError, match=f"Column '{name}' of the state must hold finite numbers"):
+    with pytest.raises(InputError, match=f"Column '{name}' of the state must be finite numbers; episode 0 has"):
         envs.set_state({**starts, name: torch.full_like(starts[name], torch.nan)})
     assert torch.equal(envs.render(), before)
 

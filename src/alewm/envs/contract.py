@@ -17,7 +17,7 @@ from alewm.errors import InputError
 from alewm.shapes import Bool, Float, Tensor, UInt8
 
 Row = Mapping[str, Any]
-"""Columns of one state, or of a batch of them, as anything `torch.as_tensor` reads."""
+"""Columns of one state, or of a batch of them, as tensors or anything NumPy reads as an array."""
 
 
 class VectorGoalEnv(ABC):
@@ -61,16 +61,14 @@ class VectorGoalEnv(ABC):
         """Give every episode its row of `rows` as the goal; states stay."""
         self._set_goal(self._checked_rows(rows, "goal"))
 
-    def step(self, actions: Tensor) -> None:
+    def step(self, actions: Any) -> None:
         """Advance every episode by one environment step under its action, `actions` being [B, action_dim]."""
-        actions = torch.as_tensor(actions)
+        actions = _tensor(actions)
         expected = (self.num_envs, self.action_dim)
         if tuple(actions.shape) != expected:
             raise InputError(f"Actions must have the shape {expected}, got {tuple(actions.shape)}.")
         actions = actions.to(self.device, torch.float32)
-        if not bool(actions.isfinite().all()):
-            bad = (~actions.isfinite()).any(-1).nonzero()[0].item()
-            raise InputError(f"Actions must be finite numbers; that of episode {bad} is {actions[int(bad)].tolist()}.")
+        _refuse_non_finite(actions, "Actions")
         self._advance(actions)
 
     def success(self) -> Bool[Tensor, "B"]:
@@ -125,15 +123,14 @@ class VectorGoalEnv(ABC):
                     f"The {role} lacks the column {name!r}; needed are {', '.join(self.state_shapes)}, "
                     f"found {', '.join(rows) or 'none'}."
                 )
-            values = torch.as_tensor(rows[name])
+            values = _tensor(rows[name])
             expected = (self.num_envs, *shape)
             if tuple(values.shape) != expected:
                 raise InputError(
                     f"Column {name!r} of the {role} must have the shape {expected}, got {tuple(values.shape)}."
                 )
             checked[name] = values.to(self.device, torch.float32, copy=True)
-            if not bool(checked[name].isfinite().all()):
-                raise InputError(f"Column {name!r} of the {role} must hold finite numbers, got {values.tolist()}.")
+            _refuse_non_finite(checked[name], f"Column {name!r} of the {role}")
         self._check_values(checked, role)
         return checked
 
@@ -187,7 +184,7 @@ class GoalEnv(gymnasium.Env[dict[str, Any], np.ndarray], ABC):
         action = np.asarray(action)
         if action.shape != self.action_space.shape:
             raise InputError(f"The action must have the shape {self.action_space.shape}, got {action.shape}.")
-        self.episode.step(torch.as_tensor(action)[None])
+        self.episode.step(_tensor(action)[None])
         return self._observation(), 0.0, self.success(), False, self._info()
 
     def set_state(self, row: Row) -> None:
@@ -232,8 +229,20 @@ class GoalEnv(gymnasium.Env[dict[str, Any], np.ndarray], ABC):
         return {**_first(self.episode.columns()), "success": self.success()}
 
 
+def _tensor(values: Any) -> Tensor:
+    # Copied first, because torch warns of sharing memory with arrays that are read-only.
+    return values if isinstance(values, Tensor) else torch.as_tensor(np.array(values))
+
+
+def _refuse_non_finite(values: Float[Tensor, "B *features"], what: str) -> None:
+    is_bad = ~values.isfinite().flatten(1).all(1)
+    if bool(is_bad.any()):
+        episode = int(is_bad.nonzero()[0])
+        raise InputError(f"{what} must be finite numbers; episode {episode} has {values[episode].tolist()}.")
+
+
 def _batch_of_one(row: Row) -> dict[str, Tensor]:
-    return {name: torch.as_tensor(values)[None] for name, values in row.items()}
+    return {name: _tensor(values)[None] for name, values in row.items()}
 
 
 def _first(rows: Mapping[str, Tensor]) -> dict[str, np.ndarray]:

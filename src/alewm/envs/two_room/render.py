@@ -30,7 +30,8 @@ PATCH_RADIUS = 41
 
 _TWO_VARIANCES = 2 * physics.DOT_RADIUS**2
 _TAYLOR_DEGREE = 14  # |jf / s²| ≤ 0.42 inside the patch radius: the remainder is below 1e-17
-_FRAMES_AT_ONCE = 32  # keeps a chunk's patches in the processor's cache; does not change the result
+_FRAMES_AT_ONCE = {"cpu": 32}  # what the processor's cache holds; the chunk never changes a frame
+_FRAMES_AT_ONCE_ELSEWHERE = 1024  # bounds the memory of a GPU
 
 
 def background_levels() -> UInt8[Tensor, "Y X"]:
@@ -76,8 +77,8 @@ class TwoRoomRenderer:
     def __call__(self, positions: Float[Tensor, "B 2"]) -> UInt8[Tensor, "B Y X 3"]:
         """One frame for each position, on this renderer's device."""
         frames = self._background.new_empty(len(positions), self.image_size, self.image_size, 3)
-        chunk = _FRAMES_AT_ONCE if self.device.type == "cpu" else len(positions)
-        for start in range(0, len(positions), max(chunk, 1)):
+        chunk = _FRAMES_AT_ONCE.get(self.device.type, _FRAMES_AT_ONCE_ELSEWHERE)
+        for start in range(0, len(positions), chunk):
             self._draw(positions[start : start + chunk], frames[start : start + chunk])
         return frames
 
