@@ -7,6 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from alewm.envs.two_room import physics
+from alewm.envs.two_room.env import TwoRoomEnv, TwoRoomVectorEnv
+from alewm.errors import InputError
 
 single = np.float32
 
@@ -89,3 +91,26 @@ def test_recorded_columns_are_those_of_the_data_files():
         "distance_to_target": 50,
     }
     assert {values.dtype for values in columns.values()} == {torch.float32}
+
+
+def test_positions_outside_the_frame_are_refused():
+    envs = TwoRoomVectorEnv(2, image_size=8)
+    inside = torch.tensor([[14.0, 209.0], [112.0, 112.0]])
+    envs.reset_to({"proprio": inside}, {"proprio": inside})
+    with pytest.raises(
+        InputError, match=r"'proprio' of the goal must lie inside the frame, .* 14 to 209, got \[60.0, 9"
+    ):
+        envs.reset_to({"proprio": inside.flip(0)}, {"proprio": torch.tensor([[60.0, 60.0], [60.0, 9.0]])})
+    assert torch.equal(envs.state()["proprio"], inside)
+
+
+def test_targets_follow_the_rule():
+    with pytest.raises(InputError, match=r"Unknown target rule 'other'\. Did you mean 'other-room'\?"):
+        TwoRoomEnv(target_rule="other")
+    other_room, anywhere = (TwoRoomEnv(target_rule=rule, image_size=8) for rule in ("other-room", "anywhere"))
+    for env, expected in ((other_room, {True}), (anywhere, {True, False})):
+        crossings = set()
+        for seed in range(30):
+            info = env.reset(seed=seed)[1]
+            crossings.add(bool((info["proprio"][0] < 112) != (info["goal_state"][0] < 112)))
+        assert crossings == expected

@@ -23,9 +23,9 @@ Row = Mapping[str, Any]
 class VectorGoalEnv(ABC):
     """A batch of B independent episodes, stepped and drawn together.
 
-    Episodes never influence one another: episode b's states and pixels are the same bytes whatever batch it is in and
-    whichever device computes them. What comes from outside is checked here, once for all environments; subclasses see
-    finite float32 tensors of the right shape on `device`.
+    Episodes never influence one another: episode b's states and pixels are the same bytes whatever batch it is in. What
+    comes from outside is checked here, once for all environments; subclasses see finite float32 tensors of the right
+    shape on `device`.
     """
 
     action_dim: ClassVar[int]
@@ -109,7 +109,7 @@ class VectorGoalEnv(ABC):
     def _set_goal(self, rows: dict[str, Tensor]) -> None: ...
 
     @abstractmethod
-    def _advance(self, actions: Float[Tensor, "B A"]) -> None: ...
+    def _advance(self, actions: Float[Tensor, "B action"]) -> None: ...
 
     @abstractmethod
     def _check_values(self, rows: dict[str, Tensor], role: str) -> None:
@@ -175,8 +175,8 @@ class GoalEnv(gymnasium.Env[dict[str, Any], np.ndarray], ABC):
         start, goal = given.pop("start", start), given.pop("goal", goal)
         if given:
             raise InputError(f"Unknown reset option {next(iter(given))!r}; known: start, goal.")
-        self.set_state(start)
-        self.set_goal(goal)
+        self.episode.reset_to(_batch_of_one(start), _batch_of_one(goal))
+        self._goal_image = None
         return self._observation(), self._info()
 
     def step(self, action: np.ndarray) -> tuple[dict[str, np.ndarray], float, bool, bool, dict[str, Any]]:

@@ -64,7 +64,7 @@ class TwoRoomVectorEnv(VectorGoalEnv):
     def _set_goal(self, rows: dict[str, Tensor]) -> None:
         self._target = rows["proprio"]
 
-    def _advance(self, actions: Float[Tensor, "B A"]) -> None:
+    def _advance(self, actions: Float[Tensor, "B action"]) -> None:
         self._position = physics.move(self._position, actions)
 
     def _check_values(self, rows: dict[str, Tensor], role: str) -> None:
