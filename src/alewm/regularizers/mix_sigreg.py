@@ -12,7 +12,7 @@ from alewm.regularizers.kernels.dispatch import PathName
 from alewm.regularizers.precision import at_least_float32, full_precision
 from alewm.regularizers.prefix_projection import masked_prefix_projections, prefix_projections
 from alewm.regularizers.quadrature import EPPS_PULLEY, Quadrature, gaussian_cf, prefix_mixture_cf
-from alewm.regularizers.slices import random_directions
+from alewm.regularizers.slices import directions_for
 from alewm.shapes import Float, Tensor
 
 Target = Literal["mixture", "gaussian"]
@@ -94,14 +94,14 @@ class MixSIGReg(nn.Module):
     ) -> Float[Tensor, ""]:
         """The statistic over `sample_axis`, which q runs along, averaged over the other axes (frame positions)."""
         self.support.of_width(s.shape[-1])
-        u = random_directions(s.shape[-1], self.num_projections, generator=generator, device=s.device)
-        samples = samples_second_to_last(s, sample_axis)
+        samples = at_least_float32(samples_second_to_last(s, sample_axis))
+        u = directions_for(samples, self.num_projections, generator)
         ones = (1,) * (samples.ndim - 2)
         statistic = mix_sigreg(
             samples,
-            q.view(ones + q.shape),
-            u.view(ones + u.shape),
-            self.prior.view(ones + self.prior.shape),
+            q.view(ones + q.shape).to(samples.dtype),
+            u,
+            self.prior.view(ones + self.prior.shape).to(samples.dtype),
             self.support,
             target=self.target,
             quadrature=self.quadrature,
