@@ -39,7 +39,7 @@ def problem():
 def values_and_gradients(network, logits, inputs, choice):
     result = {}
     for name, loss in losses(network, logits, inputs, choice).items():
-        gradients = torch.autograd.grad(loss, (network, logits), allow_unused=True)
+        gradients = torch.autograd.grad(loss, (network, logits), allow_unused=True, retain_graph=True)
         network_gradient, logits_gradient = gradients
         result[name] = [loss.detach(), network_gradient]
         if logits_gradient is not None:

@@ -21,8 +21,9 @@ class Oscillator:
     """Folder of the study; made if it does not exist."""
     seeds: tuple[int, ...] = (0, 1, 2)
     """One model per seed and setting; a seed fixes trajectories, initialisation, batches and noise."""
-    epochs: int = 200
-    """Passes over the 5,000 training trajectories; the paper's number is the default."""
+    epochs: int | None = None
+    """Passes over the 5,000 training trajectories, for every model; if not given, the paper's 200, and 400 for our
+    setting of ALeWM."""
     methods: tuple[_Variant, ...] = ("lewm", "alewm", "alewm-paper")
     """What to train: `lewm` (widths 4, 6 and 8), `alewm` (our recommended setting), `alewm-paper` (the paper's), and
     the controls `prior-frozen` (selector never updated), `marginal` (exact expectation over capacities instead of a
@@ -32,18 +33,15 @@ class Oscillator:
     sweep: bool = False
     """Run the paper's search grids instead (12 weights x 7 LeWM widths, 12 weights x 7 prior degrees of ALeWM), select
     on validation data and report the selected settings on test data."""
-    selector_rate: float | None = None
-    """With --sweep: the selector's learning rate as a multiple of the model's; our recommended one if not given."""
 
     def run(self) -> None:
         """Trains what is missing and writes the results."""
         from alewm.experiments.oscillator.report import run_study
-        from alewm.experiments.oscillator.study import OUR_ALEWM, default_study, sweep_study
+        from alewm.experiments.oscillator.study import default_study, sweep_study
 
         jobs = self.jobs or (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
         if self.sweep:
-            rate = OUR_ALEWM.selector_rate if self.selector_rate is None else self.selector_rate
-            study = sweep_study(self.seeds, self.epochs, rate)
+            study = sweep_study(self.seeds, self.epochs)
         else:
             study = default_study(self.seeds, self.epochs, self.methods)
         run_study(study, self.out, jobs=jobs, is_sweep=self.sweep)

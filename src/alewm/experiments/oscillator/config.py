@@ -31,6 +31,8 @@ class OscillatorRun:
     """α, the degree of the polynomial prior."""
     selector_rate: float = 1.0
     """s_q, the selector's learning rate as a multiple of the model's."""
+    selector_delay: float = 0.0
+    """Share of training for which q is held at the prior before the selector starts to learn; not in the paper."""
     kl_weight: float = 0.0
     """Weight of KL(q || π_0), averaged over sequences; not in the paper."""
     anneal: bool = False
@@ -49,6 +51,8 @@ class OscillatorRun:
             raise unknown_name("control", self.control, get_args(Control))
         if self.control != "none" and self.method != "alewm":
             raise InputError(f"The control {self.control!r} belongs to alewm, not to {self.method}.")
+        if not 0 <= self.selector_delay < 1:
+            raise InputError(f"The selector's delay is a share of training in [0, 1), got {self.selector_delay}.")
         if self.latent_dim < 1 or self.epochs < 1 or self.batch_size < 2:
             raise InputError(f"Width, epochs and batch size must be positive (batch at least 2), got {self}.")
 
@@ -78,6 +82,8 @@ class OscillatorRun:
             parts.append(f"alpha{self.prior_degree:g}")
         if self.learns_capacity:
             parts.append(f"rate{self.selector_rate:g}")
+        if self.learns_capacity and self.selector_delay:
+            parts.append(f"delay{self.selector_delay:g}")
         if self.kl_weight:
             parts.append(f"kl{self.kl_weight:g}")
         if self.anneal:

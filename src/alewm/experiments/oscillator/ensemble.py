@@ -106,7 +106,7 @@ class RowAdamW:
         self.rows.sub_(rate / (1 - self.betas[0] ** self.num_steps) * self.first / corrected)
 
 
-def clip_rows(gradients: Sequence[Float[Tensor, "M ?n"]], max_norm: Float[Tensor, "M"]) -> Float[Tensor, "M"]:
+def clip_rows(gradients: Sequence[Float[Tensor, "M _"]], max_norm: Float[Tensor, "M"]) -> Float[Tensor, "M"]:
     """Scales each model's gradient, in place, to at most `max_norm`; returns the norms before."""
     norm = torch.stack([gradient.square().sum(1) for gradient in gradients]).sum(0).sqrt()
     factor = (max_norm / (norm + 1e-6)).clamp(max=1).unsqueeze(1)

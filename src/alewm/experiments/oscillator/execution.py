@@ -29,8 +29,6 @@ def execute(
     study: Study, folder: RunFolder, *, jobs: int, on_done: Callable[[Sequence[OscillatorRun], float], None]
 ) -> list[dict[str, Any]]:
     """One record per run, in the study's order; runs whose record is in the folder already are not repeated."""
-    if jobs < 1:
-        raise InputError(f"--jobs must be at least 1, got {jobs}.")
     finished = {run: record for run in study.runs if (record := _stored(folder, run)) is not None}
     missing = Study(tuple(run for run in study.runs if run not in finished))
     for runs, seconds in _in_processes(missing.groups(MAX_MODELS), folder.path, jobs):

@@ -35,7 +35,7 @@ def draw(records: Sequence[Record], folder: Path) -> list[Path]:
     """Writes `figure.svg` and `figure.png`; curves are means over seeds, the scatter is the first seed."""
     groups = by_setting(records)
     lewm = [group for group in groups if group[0]["method"] == "lewm"]
-    alewm = next((group for group in groups if title_of(group[0]) == "ALeWM"), None)
+    alewm = next((group for group in groups if title_of(group[0]) == "ALeWM, ours"), None)
     alewm = alewm or next((group for group in groups if group[0]["method"] == "alewm"), None)
     with mpl.rc_context(_STYLE):
         figure = Figure(figsize=(15, 3.1), layout="constrained")

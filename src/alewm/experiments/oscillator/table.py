@@ -6,11 +6,11 @@ from statistics import fmean, stdev
 from typing import Any
 
 from alewm.experiments.oscillator.config import TRUE_FACTORS
-from alewm.experiments.oscillator.study import PAPER_ALEWM
+from alewm.experiments.oscillator.study import OUR_ALEWM
 
 Record = dict[str, Any]
 
-_COLUMNS = "method, λ, α, s_q, seeds, R² at 4, R² at d, effective rank, masked-variance error, seconds per run"
+_COLUMNS = "method, λ, α, s_q, epochs, seeds, R² at 4, R² at d, effective rank, masked-variance error, seconds per run"
 
 
 def title_of(record: Record) -> str:
@@ -21,9 +21,9 @@ def title_of(record: Record) -> str:
         return str(record["method"])
     if record["control"] != "none":
         return f"ALeWM, {record['control']}"
-    paper = replace(PAPER_ALEWM, seed=record["seed"], epochs=record["config"]["epochs"])
-    is_paper = record["config"] == asdict(paper)
-    return "ALeWM, paper's setting" if is_paper else "ALeWM"
+    ours = replace(OUR_ALEWM, seed=record["seed"], epochs=record["config"]["epochs"])
+    is_ours = record["config"] == asdict(ours)
+    return "ALeWM, ours" if is_ours else "ALeWM, paper's way"
 
 
 def by_setting(records: Sequence[Record]) -> list[list[Record]]:
@@ -46,6 +46,7 @@ def markdown_table(records: Sequence[Record]) -> str:
             f"{first['lambda']:g}",
             _or_dash(first["alpha"]),
             _or_dash(first["selector_rate"]),
+            str(first["config"]["epochs"]),
             str(len(group)),
             _spread([record["r2_by_prefix"][min(TRUE_FACTORS, first["latent_dim"]) - 1] for record in group], 3),
             _spread([record["r2_by_prefix"][-1] for record in group], 3),

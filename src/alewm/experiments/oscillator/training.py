@@ -53,10 +53,10 @@ def train(
 
     reg_weight, kl_weight = column([r.reg_weight for r in runs]), column([r.kl_weight for r in runs])
     rate, selector_rate = column([r.learning_rate for r in runs]), column([r.selector_rate for r in runs])
+    selector_delay = column([r.selector_delay for r in runs])
     clip_norm, weight_decay = column([r.clip_norm for r in runs]), column([r.weight_decay for r in runs])
     trained = [models.model_rows, *([models.selector_rows] if kind.learns_capacity else [])]
     optimizers = [RowAdamW(rows.detach(), weight_decay) for rows in trained]
-    rates = [rate, rate * selector_rate]
 
     num_steps, records = feed.steps_per_epoch * kind.epochs, []
     for epoch in range(kind.epochs):
@@ -65,9 +65,12 @@ def train(
             losses = objective(models, batch)
             gradients = torch.autograd.grad(total(losses, reg_weight, kl_weight).sum(), trained)
             clip_rows(gradients, clip_norm)
-            factor = _cosine((epoch * feed.steps_per_epoch + step) / num_steps) if kind.anneal else 1.0
-            for optimizer, gradient, base in zip(optimizers, gradients, rates, strict=False):
-                optimizer.step(gradient, factor * base)
+            progress = (epoch * feed.steps_per_epoch + step) / num_steps
+            factor = _cosine(progress) if kind.anneal else 1.0
+            started = (progress >= selector_delay).to(rate.dtype)
+            optimizers[0].step(gradients[0], factor * rate)
+            if kind.learns_capacity:
+                optimizers[1].step(gradients[1], factor * started * rate * selector_rate)
             in_epoch.append(
                 torch.cat((losses.prediction[:, None], losses.regularizer[:, None], losses.mean_q), 1).detach()
             )
