@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from threading import Lock
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import h5py
 import numpy as np
@@ -27,6 +27,7 @@ DECODED_LIMIT_BYTES = 2 * 2**30
 _ROWS_PER_TASK = 64
 
 
+@runtime_checkable
 class FrameSource(Protocol):
     """Frames by row."""
 

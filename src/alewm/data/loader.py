@@ -7,7 +7,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import pairwise
 from types import TracebackType
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -176,7 +176,7 @@ class WindowLoader:
         """Stop the threads."""
         self._threads.shutdown(wait=True, cancel_futures=True)
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> "WindowLoader":
         return self
 
     def __exit__(

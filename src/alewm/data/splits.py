@@ -96,7 +96,7 @@ def split_by_family(
     for chosen, count in zip(held_out, held_out_counts(int(eligible.sum())), strict=True):
         members = [rng.permutation(np.flatnonzero(eligible & (families == family))) for family in chosen]
         # Turn by turn, so that no family gets a second episode before each has its first.
-        turns = [m[i] for i in range(max(map(len, members))) for m in members if i < len(m)]
+        turns = [int(m[i]) for i in range(max(map(len, members))) for m in members if i < len(m)]
         parts.append(turns[:count])
     train = np.flatnonzero(~np.isin(families, np.concatenate(held_out)))
     return Splits(_numbers(train), _numbers(parts[0]), _numbers(parts[1]), seed)

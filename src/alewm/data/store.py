@@ -5,7 +5,7 @@ import json
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import h5py
 import numpy as np
@@ -159,7 +159,7 @@ class EpisodeStore:
         """Let go of the file."""
         self._file.close()
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> "EpisodeStore":
         return self
 
     def __exit__(

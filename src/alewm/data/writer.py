@@ -5,7 +5,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import h5py
 import numpy as np
@@ -97,7 +97,7 @@ class StoreWriter:
         self._partial.unlink(missing_ok=True)
         self._journal.close()
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> "StoreWriter":
         return self
 
     def __exit__(
