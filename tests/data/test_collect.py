@@ -7,10 +7,12 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import h5py
+import numpy as np
 import pytest
 from toy_episodes import forgetful_episodes, random_episodes
 
-from alewm.data.collect import CollectionProgress, collect
+from alewm.data.collect import CollectionProgress, RecordedEpisodes, collect
 from alewm.data.store import EpisodeStore
 from alewm.errors import InputError
 
@@ -87,10 +89,13 @@ def test_a_killed_collection_continues_and_ends_in_the_same_bytes(tmp_path: Path
 def test_a_complete_file_is_left_as_it_is_and_a_different_one_refused(tmp_path: Path) -> None:
     path = collect(random_episodes, tmp_path / "a.h5", num_episodes=4, seed=1, attributes={"task": "toy"})
     content = path.read_bytes()
+    leftover = tmp_path / "a.h5.journal"
+    leftover.touch()
     collect(forgetful_episodes, path, num_episodes=4, seed=1, attributes={"task": "toy"})
     with pytest.raises(InputError, match="with seed 1 instead of 2"):
         collect(random_episodes, path, num_episodes=4, seed=2, attributes={"task": "toy"})
     assert path.read_bytes() == content
+    assert not leftover.exists()
 
 
 @pytest.mark.parametrize("num_workers", [1, 2])
@@ -110,3 +115,14 @@ def test_a_source_that_leaves_episodes_out_is_refused(tmp_path: Path, num_worker
 def test_impossible_numbers_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="at least one episode"):
         collect(random_episodes, tmp_path / "a.h5", num_episodes=0, seed=1)
+
+
+def test_a_file_from_elsewhere_is_converted_with_its_content(tmp_path: Path) -> None:
+    made = collect(random_episodes, tmp_path / "made.h5", num_episodes=4, seed=1)
+    with h5py.File(made) as file, h5py.File(tmp_path / "found.h5", "w") as found:
+        for name in ("action", "proprio", "ep_len", "ep_offset", "step_idx"):
+            found[name] = file[name][:]
+        found.create_dataset("pixels", data=file["pixels"][:], chunks=(50, 12, 16, 3), compression="lzf")
+        found["task"] = np.array([b"reach"] * len(file["pixels"]))
+    copy = collect(RecordedEpisodes(tmp_path / "found.h5"), tmp_path / "copy.h5", num_episodes=4, seed=1)
+    assert copy.read_bytes() == made.read_bytes()

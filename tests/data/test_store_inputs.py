@@ -11,7 +11,10 @@ import pytest
 from toy_episodes import FRAME, numbers, tape, write_tape
 
 from alewm.data.frames import open_frames
+from alewm.data.loader import LoaderConfig, WindowLoader
+from alewm.data.normalize import ActionStatistics
 from alewm.data.store import EpisodeStore
+from alewm.data.verify import verify_frames
 from alewm.errors import InputError
 
 LENGTHS = [30, 25]
@@ -187,9 +190,29 @@ def test_a_damaged_frame_of_a_file_without_checksums_is_named_when_it_is_met(tmp
     options = {"chunks": (1, *FRAME), "compression": "gzip"}
     path = write_field_file(tmp_path / "a.h5", field_columns([60, 60]), **options)
     _damage_frame(path, 45)
-    frames = open_frames(EpisodeStore.open(path), [0])
-    with pytest.raises(InputError, match=r"a\.h5, column 'pixels', row 45: the frame"):
-        frames.read(np.array([44, 45]), np.empty((2, *FRAME), dtype=np.uint8))
+    store = EpisodeStore.open(path)
+    found = pytest.raises(InputError, match=r"a\.h5, column 'pixels', row 45: the frame")
+    with found:
+        open_frames(store, [0]).read(np.array([44, 45]), np.empty((2, *FRAME), dtype=np.uint8))
+    statistics = ActionStatistics.fit(store.actions)
+    with found, WindowLoader(store, [0], statistics, LoaderConfig(batch_size=41)) as loader:
+        next(iter(loader))
+    with found:
+        verify_frames(store)
+    assert not (tmp_path / "a.verified.json").exists()
+
+
+@pytest.mark.parametrize("options", [{"chunks": (50, *FRAME), "compression": "lzf"}, {"compression": "gzip"}])
+def test_a_sound_file_is_decoded_once_and_that_is_remembered(tmp_path: Path, options: dict[str, Any]) -> None:
+    path = write_field_file(tmp_path / "a.h5", field_columns([160, 130]), **options)
+    store = EpisodeStore.open(path)
+    reports: list[tuple[int, int]] = []
+    assert verify_frames(store, num_threads=2, on_progress=lambda done, total: reports.append((done, total)))
+    assert reports == [(100, 290), (200, 290), (290, 290)]
+    assert not verify_frames(store)
+    (tmp_path / "a.verified.json").write_text("{}")
+    assert verify_frames(store)
+    assert verify_frames(EpisodeStore.open(write_tape(tmp_path / "own.h5", [30])))
 
 
 def test_a_damaged_first_frame_is_found_on_opening(tmp_path: Path) -> None:

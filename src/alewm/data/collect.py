@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import signal
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,7 +16,7 @@ import numpy as np
 from alewm.data.codec import DEFAULT_LEVEL
 from alewm.data.episodes import EncodedEpisode, encode_episode
 from alewm.data.store import EpisodeStore
-from alewm.data.writer import StoreWriter
+from alewm.data.writer import StoreWriter, journal_path
 from alewm.errors import InputError
 
 EpisodeSource = Callable[[int, Sequence[int]], Iterator[dict[str, np.ndarray]]]
@@ -23,6 +24,20 @@ EpisodeSource = Callable[[int, Sequence[int]], Iterator[dict[str, np.ndarray]]]
 
 With more than one process it must be picklable: a function of a module, or a bound method of a picklable object.
 """
+
+
+class RecordedEpisodes:
+    """The source that repeats an existing file's numeric columns: collecting it converts the file to our layout."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+
+    def __call__(self, seed: int, episodes: Sequence[int]) -> Iterator[dict[str, np.ndarray]]:
+        """The recorded episodes; there is nothing for `seed` to decide."""
+        with EpisodeStore.open(self.path) as store:
+            for episode in episodes:
+                columns = store.episode(episode)
+                yield {name: values for name, values in columns.items() if values.dtype.kind in "biuf"}
 
 
 class CollectionProgress(NamedTuple):
@@ -63,6 +78,7 @@ def collect(
     described = {**(attributes or {}), "seed": seed, "num_episodes": num_episodes}
     if path.exists():
         _check_complete(path, described)
+        journal_path(path).unlink(missing_ok=True)  # left by a kill between naming the file and tidying up
         return path
     with StoreWriter(path, attributes=described, level=level) as writer:
         remaining = range(writer.num_episodes, num_episodes)
@@ -97,7 +113,7 @@ def _encoded_episodes(
         return
     # Spawned, because forking a process that has threads (torch has) may deadlock.
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(num_workers, mp_context=context, initializer=_end_with_parent) as pool:
+    with ProcessPoolExecutor(num_workers, mp_context=context, initializer=_follow_parent) as pool:
         pending: deque[Future[list[EncodedEpisode]]] = deque()
         waiting = deque(tasks)
         try:
@@ -110,8 +126,9 @@ def _encoded_episodes(
             pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _end_with_parent() -> None:
-    """Make this worker end when the process that started it does; a killed one cannot say goodbye."""
+def _follow_parent() -> None:
+    """Leave interrupts to the process that started this worker, and end when it does: a killed one says no goodbye."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
     assert parent is not None
 

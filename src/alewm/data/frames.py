@@ -98,6 +98,11 @@ class MappedFrames:
         how = f"inflated by {self._inflater.library}" if table.is_deflated else "not compressed"
         self.description = f"frames mapped from the file, {how}"
 
+    @property
+    def has_checksums(self) -> bool:
+        """Whether `check` can tell a damaged frame without decoding it."""
+        return self._checksums is not None
+
     def read(self, rows: np.ndarray, out: np.ndarray) -> None:
         """Write the frames at `rows` to `out`."""
         frame_bytes = int(np.prod(self.shape))

@@ -168,8 +168,8 @@ class WindowLoader:
     def load_state_dict(self, state: dict[str, int]) -> None:
         """Continue at the position of `state`, which must come from a loader of the same windows in the same order."""
         for name, value in self.state_dict().items():
-            if name not in ("epoch", "step") and state[name] != value:
-                raise InputError(f"The saved loader position has {name} {state[name]}, this loader has {value}.")
+            if name not in ("epoch", "step") and state.get(name) != value:
+                raise InputError(f"The saved loader position has {name} {state.get(name)}, this loader has {value}.")
         self._next = _Position(state["epoch"], state["step"])
 
     def close(self) -> None:

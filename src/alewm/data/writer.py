@@ -21,6 +21,11 @@ _FORMAT = ("v110", "v110")
 _ROWS_PER_CHUNK = 1000
 
 
+def journal_path(path: Path) -> Path:
+    """Where the finished episodes of the unfinished file `path` are kept."""
+    return path.with_name(path.name + ".journal")
+
+
 class StoreWriter:
     """Appends episodes to the file `path`, which appears under its name once it is complete.
 
@@ -46,7 +51,7 @@ class StoreWriter:
         self.attributes = dict(attributes or {})
         self._partial = self.path.with_name(self.path.name + ".partial")
         self._journal = Journal(
-            self.path.with_name(self.path.name + ".journal"),
+            journal_path(self.path),
             {"file_version": schema.FILE_VERSION, "attributes": self.attributes, "level": level},
         )
         self._lengths: list[int] = []
