@@ -159,8 +159,8 @@ def test_impossible_requests_are_refused(store: EpisodeStore) -> None:
         WindowLoader(store, range(5), IDENTITY, LoaderConfig(batch_size=8), num_ranks=3)
     with pytest.raises(InputError, match="actions of 1 numbers"):
         WindowLoader(store, range(5), ActionStatistics((0.0,), (1.0,)), LoaderConfig(batch_size=8))
-    with pytest.raises(InputError, match="cannot be averaged down to 5 x 5"):
-        WindowLoader(store, range(5), IDENTITY, LoaderConfig(batch_size=8, image_size=5))
+    with pytest.raises(InputError, match="cannot be averaged down to 13 x 13"):
+        WindowLoader(store, range(5), IDENTITY, LoaderConfig(batch_size=8, image_size=13))
     with WindowLoader(store, range(5), IDENTITY, LoaderConfig(batch_size=8)) as loader:
         state = loader.state_dict() | {"seed": 5}
         with pytest.raises(InputError, match="saved loader position has seed 5"):

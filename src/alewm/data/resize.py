@@ -1,42 +1,51 @@
 """Smaller frames by averaging areas, in exact integer arithmetic: the same bytes on every device and in any batch."""
 
+import math
+
 import torch
 
 from alewm.errors import InputError
-from alewm.shapes import Tensor, UInt8
+from alewm.shapes import Int, Tensor, UInt8
 
 
 def area_downsample(frames: UInt8[Tensor, "*batch Y X 3"], image_size: int) -> UInt8[Tensor, "*batch y x 3"]:
-    """`frames` at `image_size` x `image_size`, each pixel the rounded mean of the block it covers.
+    """`frames` at `image_size` x `image_size`, each pixel the mean of the area it covers, rounded, halves up.
 
-    Only whole ratios are offered: a block then has equal weights, and training and planning cannot disagree by a
-    rounding. Frames that already have the size are returned as they are.
+    Frames that already have the size are returned as they are.
     """
     *batch, height, width, channels = frames.shape
     if (height, width) == (image_size, image_size):
         return frames
     check_image_size(image_size, (height, width))
-    k_y, k_x = height // image_size, width // image_size
-    # Rows first: they are long runs in memory, and what remains for the columns is k_y times smaller.
-    by_rows = frames.reshape(-1, image_size, k_y, width * channels)
-    total = by_rows[:, :, 0].to(torch.int32)
-    for i in range(1, k_y):
-        total += by_rows[:, :, i]
-    by_columns = total.reshape(-1, image_size, image_size, k_x, channels)
-    total = by_columns[:, :, :, 0].clone()
-    for i in range(1, k_x):
-        total += by_columns[:, :, :, i]
-    area = k_y * k_x
-    means = torch.div(total + area // 2, area, rounding_mode="floor")
+    # Rows first: they are long runs in memory, and what remains for the columns is smaller.
+    by_rows, rows_per_sum = _area_sums(frames.reshape(-1, height, width * channels), image_size)
+    by_area, columns_per_sum = _area_sums(by_rows.reshape(-1, width, channels), image_size)
+    area = rows_per_sum * columns_per_sum
+    means = torch.div(by_area + area // 2, area, rounding_mode="floor")
     return means.to(torch.uint8).reshape(*batch, image_size, image_size, channels)
 
 
+def _area_sums(values: Tensor, size: int) -> tuple[Int[Tensor, "N size M"], int]:
+    """Weighted sums of `values` `[N, n, M]` over the `size` equal areas of its middle axis, and the weight of one sum.
+
+    With n : size = p : q in lowest terms, p inputs make q outputs; in units of 1 / q, input i covers [i q, (i + 1) q)
+    and output j covers [j p, (j + 1) p), so that all overlaps are integers and each output's add up to p.
+    """
+    common = math.gcd(values.shape[1], size)
+    p, q = values.shape[1] // common, size // common
+    inputs = values.reshape(len(values), common, p, values.shape[2])
+    sums = torch.zeros(len(values), common, q, values.shape[2], dtype=torch.int32, device=values.device)
+    for j in range(q):
+        for i in range(j * p // q, -(-(j + 1) * p // q)):
+            overlap = min((j + 1) * p, (i + 1) * q) - max(j * p, i * q)
+            sums[:, :, j].add_(inputs[:, :, i], alpha=overlap)
+    return sums.reshape(len(values), size, values.shape[2]), p
+
+
 def check_image_size(image_size: int, stored: tuple[int, int]) -> None:
-    """Refuse a size that does not divide the `stored` (Y, X) of the frames."""
-    height, width = stored
-    if image_size < 1 or height % image_size or width % image_size:
-        choices = [n for n in range(1, min(stored) + 1) if height % n == 0 and width % n == 0]
+    """Refuse a size larger than the `stored` (Y, X) of the frames."""
+    if not 1 <= image_size <= min(stored):
         raise InputError(
-            f"Frames of {height} x {width} cannot be averaged down to {image_size} x {image_size}: the size must "
-            f"divide them. Choose one of {', '.join(map(str, choices))}."
+            f"Frames of {stored[0]} x {stored[1]} cannot be averaged down to {image_size} x {image_size}; choose a "
+            f"size from 1 to {min(stored)}."
         )
