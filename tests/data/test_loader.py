@@ -113,6 +113,10 @@ def test_released_memory_is_used_again_and_kept_memory_is_not_touched(store: Epi
         assert next(batches).pixels.data_ptr() == address
         assert kept.to(torch.device("cpu"))[0] is kept.pixels
         assert torch.equal(kept.pixels, before)
+        address = kept.pixels.data_ptr()
+        pixels, _ = kept.to(torch.device("meta"))  # stands for any device that copies
+        assert pixels.shape == before.shape
+        assert next(batches).pixels.data_ptr() == address
 
 
 def noise_store(path: Path) -> EpisodeStore:
@@ -161,6 +165,8 @@ def test_impossible_requests_are_refused(store: EpisodeStore) -> None:
         WindowLoader(store, range(5), ActionStatistics((0.0,), (1.0,)), LoaderConfig(batch_size=8))
     with pytest.raises(InputError, match="cannot be averaged down to 13 x 13"):
         WindowLoader(store, range(5), IDENTITY, LoaderConfig(batch_size=8, image_size=13))
+    with pytest.raises(InputError, match="has episodes 0 to 4, not 5"):
+        WindowLoader(store, [0, 5], IDENTITY)
     with WindowLoader(store, range(5), IDENTITY, LoaderConfig(batch_size=8)) as loader:
         state = loader.state_dict() | {"seed": 5}
         with pytest.raises(InputError, match="saved loader position has seed 5"):

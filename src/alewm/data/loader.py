@@ -113,6 +113,8 @@ class WindowLoader:
                 f"The global batch of {config.batch_size} windows cannot be shared equally by {num_ranks} processes; "
                 f"choose a multiple of {num_ranks}."
             )
+        for episode in episodes:
+            store.rows_of(episode)  # refuses an episode the file does not have
         numbers = np.asarray(sorted(episodes), dtype=np.int64)
         self.config = config
         self.shape = shape
