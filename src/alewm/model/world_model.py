@@ -107,8 +107,12 @@ class WorldModel(nn.Module):
             if config.has_selector
             else None
         )
-        log_prior = log_polynomial_prior(len(config.support), config.prior_degree)
-        self.register_buffer("log_prior", log_prior, persistent=False)
+        self.register_buffer("log_prior", torch.empty(len(config.support)), persistent=False)
+        self.reset_prior()
+
+    def reset_prior(self) -> None:
+        """Write log π_0 again: it follows from the config and is in no state dict."""
+        self.log_prior.copy_(log_polynomial_prior(len(self.support), self.config.prior_degree))
 
     @property
     def support(self) -> CapacitySupport:
