@@ -32,6 +32,9 @@ class Windows(NamedTuple):
     pixels: torch.Tensor
     actions: torch.Tensor
 
+    def to(self, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
+        return self.pixels.to(device), self.actions.to(device)
+
     def rows(self, start: int, stop: int) -> "Windows":
         return Windows(self.pixels[start:stop], self.actions[start:stop])
 
@@ -58,14 +61,15 @@ class MemoryWindows:
     def __len__(self) -> int:
         return len(self.windows.pixels) // self.batch_size
 
-    def __iter__(self):
-        generator = torch.Generator().manual_seed(self.passes)
-        order = torch.randperm(len(self.windows.pixels), generator=generator)
-        while self.batches < len(self):
-            rows = order[self.batches * self.batch_size : (self.batches + 1) * self.batch_size]
-            self.batches += 1
-            yield Windows(self.windows.pixels[rows], self.windows.actions[rows])
-        self.passes, self.batches = self.passes + 1, 0
+    def forever(self):
+        while True:
+            generator = torch.Generator().manual_seed(self.passes)
+            order = torch.randperm(len(self.windows.pixels), generator=generator)
+            while self.batches < len(self):
+                rows = order[self.batches * self.batch_size : (self.batches + 1) * self.batch_size]
+                self.batches += 1
+                yield Windows(self.windows.pixels[rows], self.windows.actions[rows])
+            self.passes, self.batches = self.passes + 1, 0
 
     def state_dict(self):
         return {"passes": self.passes, "batches": self.batches}

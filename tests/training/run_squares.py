@@ -14,8 +14,8 @@ from alewm.training.trainer import Trainer, TrainingResult
 class SlowWindows(MemoryWindows):
     """Leaves time to be killed between any two updates; each rank reads its own rows of every batch."""
 
-    def __iter__(self):
-        for batch in super().__iter__():
+    def forever(self):
+        for batch in super().forever():
             time.sleep(0.02)
             share = share_of_batch(self.batch_size)
             yield Windows(*batch).rows(this_rank() * share, (this_rank() + 1) * share)

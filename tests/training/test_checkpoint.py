@@ -45,7 +45,7 @@ class Session:
         for step in range(num_steps):
             noise = self.streams.draw_step(self.model, 8, 3, drops=True)
             windows = draw_windows(8, seed=step)
-            update(self.model, self.objective, self.optimizer, windows, noise, self.streams.directions, clip_norm=1.0)
+            update(self.model, self.objective, self.optimizer, *windows, noise, self.streams.directions, clip_norm=1.0)
 
 
 def describe(step: int) -> Description:

@@ -39,7 +39,7 @@ def noise_for(config, seed: int = 5) -> StepNoise:
 
 def evaluate(config: ObjectiveConfig, model, noise=None, directions: int = 9):
     objective = Objective(config, model.config)
-    return objective(model, WINDOWS, noise or noise_for(model.config), generator(directions))
+    return objective(model, *WINDOWS, noise or noise_for(model.config), generator(directions))
 
 
 def chosen_masks(model, noise):

@@ -64,7 +64,7 @@ def one_update(model, optimizer, windows, clip_norm=1.0):
     streams = RandomStreams(0, CPU)
     noise = streams.draw_step(model, len(windows.pixels), 3, drops=True)
     objective = Objective(ObjectiveConfig(num_projections=8), model.config)
-    return update(model, objective, optimizer, windows, noise, streams.directions, clip_norm=clip_norm)
+    return update(model, objective, optimizer, *windows, noise, streams.directions, clip_norm=clip_norm)
 
 
 def test_a_non_finite_update_leaves_weights_and_moments_alone():

@@ -42,7 +42,7 @@ def first_update(method: str) -> dict[str, torch.Tensor]:
         model,
         Objective(config.objective, config.model),
         build_optimizer(model, OptimConfig()),
-        windows,
+        *windows,
         noise,
         streams.directions,
         clip_norm=1e9,

@@ -10,7 +10,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, Protocol, runtime_checkable
+from typing import Literal, NamedTuple
 
 import torch
 from torch import nn
@@ -28,19 +28,6 @@ from alewm.training.noise import StepNoise
 
 Method = Literal["lewm", "alewm", "alewm-sigreg", "nested-dropout"]
 LEARNS_CAPACITY = ("alewm", "alewm-sigreg")
-
-
-@runtime_checkable
-class WindowBatch(Protocol):
-    """What one update reads."""
-
-    @property
-    def pixels(self) -> Tensor:
-        """Frames [B, F, Y, X, 3], uint8."""
-
-    @property
-    def actions(self) -> Tensor:
-        """Normalised action blocks [B, F - 1, A] between them."""
 
 
 @dataclass(frozen=True)
@@ -121,10 +108,15 @@ class Objective(nn.Module):
             self.statistic = SIGReg(P)
         self._arguments: Callable[[_Sampled], tuple[Tensor, ...]] = _ARGUMENTS[type(self.statistic)]
 
-    def forward(self, model: WorldModel, windows: WindowBatch, noise: StepNoise, directions: torch.Generator) -> Losses:
-        """The total loss and its terms; the mean over windows, positions and coordinates, as LeWM's."""
+    def forward(
+        self, model: WorldModel, pixels: Tensor, actions: Tensor, noise: StepNoise, directions: torch.Generator
+    ) -> Losses:
+        """The total loss and its terms; the mean over windows, positions and coordinates, as LeWM's.
+
+        `pixels` are the F frames of each window, `actions` the normalised action blocks [B, F - 1, A] between them.
+        """
         config = self.config
-        features, latents = model.encode(windows.pixels)
+        features, latents = model.encode(pixels)
         s = at_least_float32(latents)
         logits = model.capacity_logits(features)
         if config.freezes_selector:
@@ -134,9 +126,9 @@ class Objective(nn.Module):
             choice = straight_through_choice(logits, noise.gumbel.to(logits.dtype), config.temperature)
             sampled = _Sampled(s, q, choice, mask_of_choice(choice, self.masks.to(choice.dtype)))
         if config.marginalises_capacity:
-            prediction = self._marginal_prediction(model, s, q, windows.actions, noise)
+            prediction = self._marginal_prediction(model, s, q, actions, noise)
         else:
-            prediction = self._prediction(model, s, sampled.mask, windows.actions, noise.keep).mean()
+            prediction = self._prediction(model, s, sampled.mask, actions, noise.keep).mean()
         terms = {
             "prediction": prediction,
             "regularizer": self.statistic(*self._arguments(sampled), sample_axis=0, generator=directions),

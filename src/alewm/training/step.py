@@ -7,7 +7,7 @@ from torch import nn
 
 from alewm.model.world_model import WorldModel
 from alewm.shapes import Bool, Float, Tensor
-from alewm.training.losses import Losses, Objective, WindowBatch
+from alewm.training.losses import Losses, Objective
 from alewm.training.noise import StepNoise
 from alewm.training.ranks import average_gradients, detached_mean
 
@@ -28,7 +28,8 @@ def update(
     model: WorldModel,
     objective: Objective,
     optimizer: torch.optim.Optimizer,
-    windows: WindowBatch,
+    pixels: Tensor,
+    actions: Tensor,
     noise: StepNoise,
     directions: torch.Generator,
     *,
@@ -39,7 +40,7 @@ def update(
     optimizer.zero_grad(set_to_none=True)
     device_type = directions.device.type
     with torch.autocast(device_type, dtype=autocast_dtype, enabled=autocast_dtype is not None):
-        losses: Losses = objective(model, windows, noise, directions)
+        losses: Losses = objective(model, pixels, actions, noise, directions)
     losses.total.backward()  # type: ignore[no-untyped-call]
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     average_gradients(parameters)

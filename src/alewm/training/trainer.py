@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import torch
 
@@ -14,7 +14,6 @@ from alewm.capacity.prior import survival
 from alewm.config import differences, to_dict
 from alewm.errors import InputError
 from alewm.model.world_model import WorldModel, build_world_model
-from alewm.shapes import Tensor
 from alewm.training.checkpoint import (
     Description,
     checkpoints_in,
@@ -26,28 +25,12 @@ from alewm.training.checkpoint import (
 from alewm.training.config import RunConfig
 from alewm.training.diagnostics import effective_rank, masked_variance, mean_entropy
 from alewm.training.logbook import Logbook, RunningMeans
-from alewm.training.losses import Losses, Objective, WindowBatch
+from alewm.training.losses import Losses, Objective
 from alewm.training.noise import RandomStreams, seeded_generator
 from alewm.training.optim import build_optimizer, learning_rate_factor, set_learning_rate
 from alewm.training.ranks import share_of_batch, this_rank, wait_for_all_ranks
+from alewm.training.source import WindowBatch, WindowSource
 from alewm.training.step import StepResult, update
-
-
-@runtime_checkable
-class WindowSource(Protocol):
-    """Batches of this rank's training windows, from a position that can be saved."""
-
-    def __iter__(self) -> Iterator[WindowBatch]:
-        """The batches that follow the current position; may end with the pass, and is then asked again."""
-
-    def __len__(self) -> int:
-        """Batches in one pass."""
-
-    def state_dict(self) -> dict[str, Any]:
-        """The position after the last batch handed out, as JSON values."""
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go to a saved position."""
 
 
 class NonFiniteUpdateError(InputError):
@@ -114,7 +97,7 @@ class Trainer:
             self._compile()
             self.model.train()
             self._clock = time.perf_counter()
-            batches = _endless(self.source)
+            batches = self.source.forever()
             while self.step < self.num_steps:
                 self._advance(next(batches))
             if not checkpoints_in(self.checkpoints) or self._saved_step() < self.step:
@@ -123,17 +106,16 @@ class Trainer:
 
     def _advance(self, windows: WindowBatch) -> None:
         training = self.config.training
-        windows = _Moved(windows, self.device)
+        pixels, actions = windows.to(self.device)
         factor = learning_rate_factor(self.step, self.num_steps, training.optim.warmup_fraction)
         set_learning_rate(self.optimizer, factor * training.optim.learning_rate)
-        noise = self.streams.draw_step(
-            self.model, len(windows.pixels), windows.actions.shape[1], drops=self.config.model.predictor.dropout > 0
-        )
+        noise = self.streams.draw_step(self.model, len(pixels), actions.shape[1], drops=True)
         result = update(
             self.model,
             self.objective,
             self.optimizer,
-            windows,
+            pixels,
+            actions,
             noise,
             self.streams.directions,
             clip_norm=training.optim.clip_norm,
@@ -198,10 +180,10 @@ class Trainer:
         dtype = self.config.training.autocast_dtype(self.device)
         self.model.eval()
         for windows in self.validation:
-            windows = _Moved(windows, self.device)
-            noise = streams.draw_step(self.model, len(windows.pixels), windows.actions.shape[1], drops=False)
+            pixels, actions = windows.to(self.device)
+            noise = streams.draw_step(self.model, len(pixels), actions.shape[1], drops=False)
             with torch.autocast(self.device.type, dtype=dtype, enabled=dtype is not None):
-                losses: Losses = self.objective(self.model, windows, noise, streams.directions)
+                losses: Losses = self.objective(self.model, pixels, actions, noise, streams.directions)
             means.add(
                 {"loss": losses.total, **losses.terms, "q": losses.q.mean(0), "q_entropy": mean_entropy(losses.q)}
             )
@@ -258,24 +240,6 @@ class Trainer:
             # In place, so that parameter names stay as they are.
             self.model.encoder.compile()
             self.model.predictor.compile()
-
-
-class _Moved:
-    """A batch on the device of training."""
-
-    def __init__(self, windows: WindowBatch, device: torch.device) -> None:
-        self.pixels: Tensor = windows.pixels.to(device, non_blocking=True)
-        self.actions: Tensor = windows.actions.to(device, non_blocking=True)
-
-
-def _endless(source: WindowSource) -> Iterator[WindowBatch]:
-    while True:
-        is_empty = True
-        for windows in source:
-            is_empty = False
-            yield windows
-        if is_empty:
-            raise InputError("The training windows do not fill one batch; collect more episodes or shrink the batch.")
 
 
 @contextmanager
