@@ -13,7 +13,7 @@ from alewm.capacity.selector import CapacitySelector
 from alewm.capacity.support import CapacitySupport
 from alewm.errors import InputError
 from alewm.model.action_encoder import ActionEncoder
-from alewm.model.pixels import normalise_pixels
+from alewm.model.pixels import PixelNormaliser
 from alewm.model.predictor import Predictor, PredictorConfig
 from alewm.model.projector import Projector
 from alewm.model.vit import ViT, ViTConfig
@@ -90,6 +90,7 @@ class WorldModel(nn.Module):
         super().__init__()
         self.config = config
         width = config.encoder.hidden_dim
+        self.normalise = PixelNormaliser(config.encoder.image_size)
         self.encoder = ViT(config.encoder)
         self.projector = Projector(width, config.projector_dim, config.latent_dim)
         self.action_encoder = ActionEncoder(config.action_dim, width)
@@ -107,12 +108,8 @@ class WorldModel(nn.Module):
             if config.has_selector
             else None
         )
-        self.register_buffer("log_prior", torch.empty(len(config.support)), persistent=False)
-        self.reset_prior()
-
-    def reset_prior(self) -> None:
-        """Write log π_0 again: it follows from the config and is in no state dict."""
-        self.log_prior.copy_(log_polynomial_prior(len(self.support), self.config.prior_degree))
+        log_prior = log_polynomial_prior(len(config.support), config.prior_degree)
+        self.register_buffer("log_prior", log_prior, persistent=False)
 
     @property
     def support(self) -> CapacitySupport:
@@ -120,8 +117,8 @@ class WorldModel(nn.Module):
         return self.config.support
 
     def encode(self, pixels: Tensor) -> Encoding:
-        """Features and latents of every frame; `pixels` as `normalise_pixels` takes them."""
-        images = normalise_pixels(pixels, self.config.encoder.image_size)
+        """Features and latents of every frame; `pixels` as `PixelNormaliser` takes them."""
+        images = self.normalise(pixels)
         features = self.encoder(images.flatten(0, 1)).view(*images.shape[:2], -1)
         return Encoding(features, self.projector(features))
 

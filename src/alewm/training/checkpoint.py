@@ -22,7 +22,7 @@ from safetensors.torch import load_file, save_file
 
 from alewm.config import from_dict, to_dict
 from alewm.errors import InputError
-from alewm.model.world_model import WorldModel
+from alewm.model.world_model import WorldModel, build_world_model
 from alewm.shapes import Tensor
 from alewm.training.config import RunConfig
 from alewm.training.noise import RandomStreams
@@ -110,12 +110,9 @@ def read_description(checkpoint: Path) -> Description:
 def load_world_model(checkpoint: Path, device: torch.device | None = None) -> tuple[WorldModel, Description]:
     """The trained model, in evaluation mode, and what is known about it."""
     description = read_description(checkpoint)
-    with torch.device("meta"):
-        model = WorldModel(description.config.model)
-    model.to_empty(device=device or torch.device("cpu"))
-    model.reset_prior()
+    model = build_world_model(description.config.model, torch.Generator())
     _load_weights(checkpoint, model)
-    return model.eval(), description
+    return model.to(device or torch.device("cpu")).eval(), description
 
 
 def load_checkpoint(
