@@ -1,0 +1,155 @@
+"""Named complete configurations: the paper's selected rows, its baselines, and small ones for a laptop.
+
+`two-room-192` is ALeWM with the paper's hyperparameters for that task and width; `two-room-192-lewm-32` is LeWM with a
+latent of 32 from the grid of the same block; `two-room-192-nested-dropout` and `two-room-192-alewm-sigreg` are the
+ablations with that row's hyperparameters. Seeds of the paper: 3072, 3073, 3074.
+"""
+
+from dataclasses import replace
+from functools import cache
+from typing import NamedTuple
+
+from alewm.errors import unknown_name
+from alewm.model.predictor import PredictorConfig
+from alewm.model.vit import ViTConfig
+from alewm.model.world_model import SelectorConfig, WorldModelConfig
+from alewm.training.config import RunConfig, TrainingConfig
+from alewm.training.losses import ObjectiveConfig
+from alewm.training.optim import OptimConfig
+
+SEEDS = (3072, 3073, 3074)
+"""Model seeds of the paper."""
+
+FRAME_SKIP = 5
+"""Environment steps, and so actions, between two frames of a window."""
+
+ACTION_DIMS = {"two-room": 2, "push-t": 2, "reacher": 2, "cube": 5}
+"""Numbers per environment action of each task."""
+
+VIT_TINY = ViTConfig()
+VIT_SMALL = ViTConfig(hidden_dim=384, num_heads=6, mlp_dim=1536)
+
+LEWM_WEIGHT = 0.09
+"""LeWM's weight of SIGReg."""
+
+CAPACITIES = {
+    96: (8, 16, 32, 64, 96),
+    192: (8, 16, 32, 64, 96, 128, 160, 192),
+    384: (8, 16, 32, 64, 96, 128, 160, 192, 256, 320, 384),
+}
+"""Capacity support of each width; also the widths among which LeWM's is chosen."""
+
+
+class Selected(NamedTuple):
+    """One row of the paper's table of selected hyperparameters."""
+
+    regularizer_weight: float
+    """λ"""
+    selector_multiplier: float
+    """s_q"""
+    prior_degree: float
+    """α"""
+
+
+SELECTED = {
+    ("two-room", 96): Selected(0.15, 3, 3),
+    ("push-t", 96): Selected(0.09, 2, -1),
+    ("reacher", 96): Selected(0.30, 3, 2),
+    ("cube", 96): Selected(0.30, 3, 1),
+    ("two-room", 192): Selected(0.30, 3, 3),
+    ("push-t", 192): Selected(0.15, 2, -0.5),
+    ("reacher", 192): Selected(0.30, 3, -0.5),
+    ("cube", 192): Selected(0.20, 3, 1),
+    ("two-room", 384): Selected(0.20, 2, 3),
+    ("push-t", 384): Selected(0.09, 1, -0.5),
+    ("reacher", 384): Selected(0.20, 2, 1),
+    ("cube", 384): Selected(0.15, 2, 0),
+}
+"""The paper's choice for each task and width."""
+
+
+def preset(name: str) -> RunConfig:
+    """The configuration called `name`; an unknown name is refused, proposing the nearest."""
+    presets = _presets()
+    if name not in presets:
+        raise unknown_name("preset", name, presets)
+    return presets[name]
+
+
+def preset_names() -> tuple[str, ...]:
+    """The names of all presets, sorted."""
+    return tuple(sorted(_presets()))
+
+
+@cache
+def _presets() -> dict[str, RunConfig]:
+    presets = {"two-room-tiny": _tiny(), "two-room-tiny-lewm": as_lewm(_tiny())}
+    for (task, width), selected in SELECTED.items():
+        row = _selected_row(task, width, selected)
+        presets[f"{task}-{width}"] = row
+        presets[f"{task}-{width}-alewm-sigreg"] = replace(row, objective=replace(row.objective, method="alewm-sigreg"))
+        presets[f"{task}-{width}-nested-dropout"] = _as_nested_dropout(row)
+        for latent_dim in CAPACITIES[width]:
+            presets[f"{task}-{width}-lewm-{latent_dim}"] = as_lewm(row, latent_dim)
+    return presets
+
+
+def _selected_row(task: str, width: int, selected: Selected) -> RunConfig:
+    return RunConfig(
+        task=task,
+        model=WorldModelConfig(
+            latent_dim=width,
+            capacities=CAPACITIES[width],
+            prior_degree=float(selected.prior_degree),
+            action_dim=FRAME_SKIP * ACTION_DIMS[task],
+            encoder=VIT_SMALL if width == 384 else VIT_TINY,
+        ),
+        objective=ObjectiveConfig(regularizer_weight=selected.regularizer_weight),
+        training=TrainingConfig(optim=OptimConfig(selector_multiplier=float(selected.selector_multiplier))),
+    )
+
+
+def as_lewm(config: RunConfig, latent_dim: int | None = None, weight: float = LEWM_WEIGHT) -> RunConfig:
+    """LeWM with everything else as in `config`: same encoder and schedule, the whole latent always in use."""
+    width = latent_dim or config.model.latent_dim
+    return replace(
+        config,
+        model=replace(config.model, latent_dim=width, capacities=(width,), prior_degree=0.0, has_selector=False),
+        objective=ObjectiveConfig(
+            method="lewm", regularizer_weight=weight, num_projections=config.objective.num_projections
+        ),
+        training=replace(config.training, optim=replace(config.training.optim, selector_multiplier=1.0)),
+    )
+
+
+def _as_nested_dropout(config: RunConfig) -> RunConfig:
+    return replace(
+        config,
+        model=replace(config.model, has_selector=False),
+        objective=replace(config.objective, method="nested-dropout"),
+        training=replace(config.training, optim=replace(config.training.optim, selector_multiplier=1.0)),
+    )
+
+
+def _tiny() -> RunConfig:
+    """The real method with a small encoder on images of 56 pixels: a complete short schedule on two CPU cores."""
+    return RunConfig(
+        task="two-room",
+        model=WorldModelConfig(
+            latent_dim=32,
+            capacities=(2, 4, 8, 16, 32),
+            prior_degree=1.0,
+            action_dim=FRAME_SKIP * ACTION_DIMS["two-room"],
+            projector_dim=256,
+            encoder=ViTConfig(image_size=56, patch_size=14, hidden_dim=64, num_blocks=3, num_heads=4, mlp_dim=128),
+            predictor=PredictorConfig(num_blocks=3, num_heads=4, head_dim=16, mlp_dim=256, dropout=0.0),
+            selector=SelectorConfig(num_blocks=2, num_heads=4, mlp_dim=128),
+        ),
+        objective=ObjectiveConfig(regularizer_weight=0.3, num_projections=256),
+        training=TrainingConfig(
+            num_steps=2000,
+            optim=OptimConfig(learning_rate=1e-3, selector_multiplier=3.0),
+            validate_every=500,
+            checkpoint_every=500,
+        ),
+    )

@@ -1,0 +1,1 @@
+"""The world model: pixels to latents, latents and actions to the next latents, frames to a capacity."""

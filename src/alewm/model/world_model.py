@@ -1,0 +1,172 @@
+"""The composition: encode frames, choose a capacity, predict the next latents."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import torch
+from torch import nn
+
+from alewm.capacity.prior import log_polynomial_prior
+from alewm.capacity.selector import CapacitySelector
+from alewm.capacity.support import CapacitySupport
+from alewm.errors import InputError
+from alewm.model.action_encoder import ActionEncoder
+from alewm.model.pixels import PixelNormaliser
+from alewm.model.predictor import Predictor, PredictorConfig
+from alewm.model.projector import Projector
+from alewm.model.vit import ViT, ViTConfig
+from alewm.regularizers.precision import at_least_float32
+from alewm.shapes import Bool, Float, Tensor
+
+
+@dataclass(frozen=True)
+class SelectorConfig:
+    """Shape of the capacity network."""
+
+    num_blocks: int = 4
+    """Transformer blocks."""
+    num_heads: int = 8
+    """Attention heads per block."""
+    mlp_dim: int = 768
+    """Hidden width of each block's MLP."""
+
+
+@dataclass(frozen=True)
+class WorldModelConfig:
+    """Everything that decides the parameters of a world model."""
+
+    latent_dim: int = 192
+    """Width D of the latent, at most the encoder's width W."""
+    capacities: tuple[int, ...] = (8, 16, 32, 64, 96, 128, 160, 192)
+    """Support 𝒦: increasing capacities that end in the latent width."""
+    prior_degree: float = 0.0
+    """Degree α of the capacity prior; positive favours small capacities."""
+    has_selector: bool = True
+    """Whether capacities are chosen by a network; without one, q is the prior."""
+    action_dim: int = 10
+    """Numbers in one action block: the task's action width times the frame skip."""
+    projector_dim: int = 2048
+    """Hidden width of both projectors."""
+    encoder: ViTConfig = field(default_factory=ViTConfig)
+    """Image encoder."""
+    predictor: PredictorConfig = field(default_factory=PredictorConfig)
+    """Latent predictor."""
+    selector: SelectorConfig = field(default_factory=SelectorConfig)
+    """Capacity network, where there is one."""
+
+    def __post_init__(self) -> None:
+        _ = self.support
+        if self.latent_dim > self.encoder.hidden_dim:
+            raise InputError(
+                f"The latent ({self.latent_dim}) must not be wider than the encoder ({self.encoder.hidden_dim})."
+            )
+
+    @property
+    def support(self) -> CapacitySupport:
+        """The capacities, checked."""
+        return CapacitySupport(self.capacities).of_width(self.latent_dim)
+
+
+class Encoding(NamedTuple):
+    """What the encoder knows of each frame."""
+
+    features: Float[Tensor, "B F W"]
+    """The encoder's CLS tokens, which the selector reads."""
+    latents: Float[Tensor, "B F D"]
+    """The latents s, which the predictor continues."""
+
+
+class WorldModel(nn.Module):
+    """Encoder, projectors, action encoder, predictor and, where the method has one, the capacity network.
+
+    Owns no optimizer, device or file, and draws no random numbers after construction.
+    """
+
+    log_prior: Tensor
+
+    def __init__(self, config: WorldModelConfig) -> None:
+        super().__init__()
+        self.config = config
+        width = config.encoder.hidden_dim
+        self.normalise = PixelNormaliser(config.encoder.image_size)
+        self.encoder = ViT(config.encoder)
+        self.projector = Projector(width, config.projector_dim, config.latent_dim)
+        self.action_encoder = ActionEncoder(config.action_dim, width)
+        self.predictor = Predictor(config.predictor, config.latent_dim, width)
+        self.prediction_projector = Projector(width, config.projector_dim, config.latent_dim)
+        self.selector = (
+            CapacitySelector(
+                config.support,
+                width,
+                prior_degree=config.prior_degree,
+                num_blocks=config.selector.num_blocks,
+                num_heads=config.selector.num_heads,
+                mlp_dim=config.selector.mlp_dim,
+            )
+            if config.has_selector
+            else None
+        )
+        log_prior = log_polynomial_prior(len(config.support), config.prior_degree)
+        self.register_buffer("log_prior", log_prior, persistent=False)
+
+    @property
+    def support(self) -> CapacitySupport:
+        """The capacities this model may use."""
+        return self.config.support
+
+    def encode(self, pixels: Tensor) -> Encoding:
+        """Features and latents of every frame; `pixels` as `PixelNormaliser` takes them."""
+        images = self.normalise(pixels)
+        features = self.encoder(images.flatten(0, 1)).view(*images.shape[:2], -1)
+        return Encoding(features, self.projector(features))
+
+    def predict(
+        self,
+        z: Float[Tensor, "B T D"],
+        actions: Float[Tensor, "B T A"],
+        *,
+        keep: Bool[Tensor, "B draws"] | None = None,
+    ) -> Float[Tensor, "B T D"]:
+        """The latent after each position, given it and those before it, and the action blocks that leave them.
+
+        `keep` holds the dropout decisions (`Predictor.forward`); without it nothing is dropped.
+        """
+        predicted: Tensor = self.prediction_projector(self.predictor(z, self.action_encoder(actions), keep))
+        return predicted
+
+    def predict_prefix(
+        self, z: Float[Tensor, "B T k"], actions: Float[Tensor, "B T A"], width: int
+    ) -> Float[Tensor, "B width"]:
+        """The first `width` coordinates of the latent after the last position, from latents zero beyond the k-th.
+
+        Equals `predict` on the zero-padded latents up to rounding, without the work on what nobody asked for.
+        """
+        hidden = self.predictor(z, self.action_encoder(actions))[:, -1:]
+        predicted: Tensor = self.prediction_projector(hidden, width)[:, 0]
+        return predicted
+
+    def capacity_logits(self, features: Float[Tensor, "B F W"]) -> Float[Tensor, "B C"]:
+        """Logits of q(k | frames), in float32; those of the prior where the model has no selector."""
+        if self.selector is None:
+            return self.log_prior.expand(len(features), -1)
+        return at_least_float32(self.selector(features))
+
+
+@contextmanager
+def _initialised_by(generator: torch.Generator) -> Iterator[None]:
+    # The library's layers draw their first weights from the global generator: it is lent a state, then given its own.
+    borrowed = torch.default_generator.get_state()
+    seed = int(torch.randint(2**62, (), generator=generator, device=generator.device))
+    torch.default_generator.manual_seed(seed)
+    try:
+        yield
+    finally:
+        torch.default_generator.set_state(borrowed)
+
+
+def build_world_model(config: WorldModelConfig, generator: torch.Generator) -> WorldModel:
+    """A world model on the CPU whose first weights depend on `generator` alone."""
+    with _initialised_by(generator):
+        return WorldModel(config)

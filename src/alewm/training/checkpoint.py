@@ -1,0 +1,191 @@
+"""Checkpoints: safetensors beside readable JSON, written atomically, loaded strictly. No pickle, no class paths.
+
+A checkpoint is a folder `step-<n>` with
+
+- `model.safetensors`: parameters and buffers, all that planning needs;
+- `training.safetensors`: optimizer moments and the positions of the random streams;
+- `checkpoint.json`: step, the run's config, the position in the data, and what the caller adds (normalisation, ...).
+"""
+
+import json
+import os
+import re
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+
+from alewm.config import from_dict, to_dict
+from alewm.errors import InputError
+from alewm.model.world_model import WorldModel, build_world_model
+from alewm.shapes import Tensor
+from alewm.training.config import RunConfig
+from alewm.training.noise import RandomStreams
+
+FORMAT = 1
+_MODEL, _TRAINING, _DESCRIPTION = "model.safetensors", "training.safetensors", "checkpoint.json"
+
+
+@dataclass(frozen=True)
+class Description:
+    """The readable half of a checkpoint."""
+
+    step: int
+    """Updates made."""
+    config: RunConfig
+    """The run it belongs to."""
+    source_state: dict[str, Any]
+    """Where training goes on in the data."""
+    extras: dict[str, Any]
+    """What the caller had saved along: normalisation, data fingerprint, versions."""
+
+
+def save_checkpoint(
+    folder: Path,
+    description: Description,
+    model: WorldModel,
+    optimizer: torch.optim.Optimizer,
+    streams: RandomStreams,
+) -> Path:
+    """The new checkpoint under `folder`; it appears there whole or not at all."""
+    final = folder / f"step-{description.step:08d}"
+    partial = folder / f".{final.name}.partial"
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(parents=True)
+    save_file(_on_cpu(model.state_dict()), partial / _MODEL)
+    save_file(_on_cpu(_training_tensors(model, optimizer, streams)), partial / _TRAINING)
+    content = {
+        "format": FORMAT,
+        "step": description.step,
+        "config": to_dict(description.config),
+        "source_state": description.source_state,
+        "extras": description.extras,
+    }
+    (partial / _DESCRIPTION).write_text(json.dumps(content, indent=2) + "\n")
+    for path in (*partial.iterdir(), partial):
+        _flush(path)
+    _remove(final)
+    partial.replace(final)
+    _flush(folder)
+    return final
+
+
+def checkpoints_in(folder: Path) -> list[Path]:
+    """The complete checkpoints under `folder`, oldest first."""
+    found = [path for path in folder.glob("step-*") if re.fullmatch(r"step-\d{8,}", path.name)]
+    return sorted(found, key=lambda path: int(path.name.removeprefix("step-")))
+
+
+def prune_checkpoints(folder: Path, keep: int) -> None:
+    """Remove all but the `keep` latest checkpoints, and what an interrupted save left behind."""
+    for path in checkpoints_in(folder)[:-keep]:
+        _remove(path)
+    for leftover in folder.glob(".step-*"):
+        shutil.rmtree(leftover)
+
+
+def read_description(checkpoint: Path) -> Description:
+    """What a checkpoint says about itself."""
+    path = checkpoint / _DESCRIPTION
+    if not path.is_file():
+        raise InputError(f"{checkpoint} is no checkpoint: it has no {_DESCRIPTION}.")
+    try:
+        content = json.loads(path.read_text())
+    except json.JSONDecodeError as error:
+        raise InputError(f"{path} is damaged ({error}); use an older checkpoint.") from error
+    if content.get("format") != FORMAT:
+        raise InputError(f"{path} has format {content.get('format')!r}; this version reads format {FORMAT}.")
+    try:
+        config = from_dict(RunConfig, content["config"])
+        return Description(content["step"], config, content["source_state"], content["extras"])
+    except KeyError as error:
+        raise InputError(f"{path} lacks {error}; use an older checkpoint.") from error
+
+
+def load_world_model(checkpoint: Path, device: torch.device | None = None) -> tuple[WorldModel, Description]:
+    """The trained model, in evaluation mode, and what is known about it."""
+    description = read_description(checkpoint)
+    model = build_world_model(description.config.model, torch.Generator())
+    _load_weights(checkpoint, model)
+    return model.to(device or torch.device("cpu")).eval(), description
+
+
+def load_checkpoint(
+    checkpoint: Path, model: WorldModel, optimizer: torch.optim.Optimizer, streams: RandomStreams
+) -> Description:
+    """The description, after model, optimizer and random streams were brought to the saved state."""
+    description = read_description(checkpoint)
+    _load_weights(checkpoint, model)
+    tensors = _read_tensors(checkpoint / _TRAINING)
+    groups: dict[str, dict[str, Tensor]] = {}
+    for name, tensor in tensors.items():
+        kind, _, rest = name.partition("/")
+        groups.setdefault(kind, {})[rest] = tensor
+    streams.load_state_dict(groups.pop("stream", {}))
+    parameters = dict(model.named_parameters())
+    for kind, moments in groups.items():
+        if unknown := sorted(moments.keys() - parameters.keys()):
+            raise InputError(f"{checkpoint / _TRAINING} has {kind} for unknown parameters {unknown[:5]}.")
+        for name, moment in moments.items():
+            # Adam's step counts stay in float32 scalars, the moments are like their parameter.
+            optimizer.state[parameters[name]][kind] = moment.to(parameters[name].device)
+    return description
+
+
+def _training_tensors(model: WorldModel, optimizer: torch.optim.Optimizer, streams: RandomStreams) -> dict[str, Tensor]:
+    tensors = {f"stream/{name}": state for name, state in streams.state_dict().items()}
+    for name, parameter in model.named_parameters():
+        for kind, value in optimizer.state.get(parameter, {}).items():
+            tensors[f"{kind}/{name}"] = value
+    return tensors
+
+
+def _load_weights(checkpoint: Path, model: WorldModel) -> None:
+    path = checkpoint / _MODEL
+    found, expected = _read_tensors(path), model.state_dict()
+    lines = [f"missing: {name}" for name in sorted(expected.keys() - found.keys())]
+    lines += [f"unexpected: {name}" for name in sorted(found.keys() - expected.keys())]
+    lines += [
+        f"{name}: expected shape {list(expected[name].shape)}, found {list(found[name].shape)}"
+        for name in sorted(expected.keys() & found.keys())
+        if expected[name].shape != found[name].shape
+    ]
+    if lines:
+        shown = "\n  ".join(lines[:20]) + (f"\n  and {len(lines) - 20} more" if len(lines) > 20 else "")
+        raise InputError(f"{path} does not fit the model of its config:\n  {shown}")
+    model.load_state_dict(found)
+
+
+def _read_tensors(path: Path) -> dict[str, Tensor]:
+    if not path.is_file():
+        raise InputError(f"{path} is missing; the checkpoint is incomplete, use an older one.")
+    try:
+        return load_file(path)
+    except SafetensorError as error:
+        raise InputError(f"{path} is damaged ({error}); use an older checkpoint.") from error
+
+
+def _on_cpu(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+
+
+def _remove(checkpoint: Path) -> None:
+    # Renamed first, so that an interrupted removal never leaves half a checkpoint under a good name.
+    if checkpoint.exists():
+        doomed = checkpoint.with_name(f".{checkpoint.name}.doomed")
+        shutil.rmtree(doomed, ignore_errors=True)
+        checkpoint.replace(doomed)
+        shutil.rmtree(doomed)
+
+
+def _flush(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

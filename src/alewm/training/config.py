@@ -1,0 +1,85 @@
+"""Everything that decides a training run, in one value that is saved with it."""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+import torch
+
+from alewm.errors import InputError
+from alewm.model.world_model import WorldModelConfig
+from alewm.training.losses import ObjectiveConfig
+from alewm.training.optim import OptimConfig
+
+
+@dataclass(frozen=True)
+class TrainingConfig:
+    """How long and how a model is trained, and what is written while it is."""
+
+    seed: int = 3072
+    """Seed of first weights, shuffling, and all noise."""
+    batch_size: int = 128
+    """Windows per update, over all processes together."""
+    num_epochs: int = 10
+    """Passes over the training windows."""
+    num_steps: int | None = None
+    """Updates in all; where given, it takes the place of the epochs."""
+    optim: OptimConfig = field(default_factory=OptimConfig)
+    """Optimizer and schedule."""
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    """Arithmetic of the networks; auto is bfloat16 where a GPU has it. Statistics are always float32."""
+    compiles: bool = False
+    """Compile encoder and predictor (GPU only)."""
+    deterministic: bool = False
+    """Only algorithms that repeat bit by bit on a GPU, at some cost; a CPU always repeats."""
+    log_every: int = 50
+    """Updates between lines of metrics."""
+    diagnose_every: int = 500
+    """Updates between effective rank and masked variance."""
+    validate_every: int = 1000
+    """Updates between passes over the validation windows; also done at the end."""
+    checkpoint_every: int = 1000
+    """Updates between checkpoints; also written at the end."""
+    keep_checkpoints: int = 2
+    """How many of the latest checkpoints stay."""
+
+    def __post_init__(self) -> None:
+        counts = ("batch_size", "log_every", "diagnose_every", "validate_every", "checkpoint_every", "keep_checkpoints")
+        for name in counts:
+            if getattr(self, name) < 1:
+                raise InputError(f"{name} must be at least 1, got {getattr(self, name)}.")
+        if self.num_steps is not None and self.num_steps < 1:
+            raise InputError(f"num_steps must be at least 1, got {self.num_steps}.")
+        if self.num_steps is None and self.num_epochs < 1:
+            raise InputError(f"num_epochs must be at least 1, got {self.num_epochs}.")
+
+    def total_steps(self, steps_per_epoch: int) -> int:
+        """Updates in all, given those in one pass over the windows."""
+        if self.num_steps is not None:
+            return self.num_steps
+        if steps_per_epoch < 1:
+            raise InputError(
+                f"The training windows do not fill one batch of {self.batch_size}; collect more episodes or choose a "
+                f"smaller batch_size."
+            )
+        return self.num_epochs * steps_per_epoch
+
+    def autocast_dtype(self, device: torch.device) -> torch.dtype | None:
+        """The dtype of mixed precision on `device`, or None for float32 throughout."""
+        if self.precision == "auto":
+            has_bfloat16 = device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
+            return torch.bfloat16 if has_bfloat16 else None
+        return torch.bfloat16 if self.precision == "bfloat16" else None
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """A training run, whole."""
+
+    task: str = "two-room"
+    """The task whose episodes are learned from."""
+    model: WorldModelConfig = field(default_factory=WorldModelConfig)
+    """The world model."""
+    objective: ObjectiveConfig = field(default_factory=ObjectiveConfig)
+    """What is minimised."""
+    training: TrainingConfig = field(default_factory=TrainingConfig)
+    """How."""

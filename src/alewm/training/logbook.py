@@ -1,0 +1,84 @@
+"""Metrics: gathered on the device, written as JSON lines."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from alewm.errors import InputError
+from alewm.shapes import Tensor
+from alewm.training.ranks import detached_mean
+
+
+class Logbook:
+    """A file of JSON lines, each with a `step`; a resumed run takes back what lies after its checkpoint."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def append(self, record: Mapping[str, Any]) -> None:
+        """Write one line."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with self.path.open("a") as file:
+            file.write(json.dumps(record) + "\n")
+
+    def latest(self) -> dict[str, Any]:
+        """The last line of each `kind`, joined, its values named `kind/name`."""
+        joined: dict[str, Any] = {}
+        for line in self.path.read_text().splitlines() if self.path.exists() else ():
+            record = json.loads(line)
+            kind = record.get("kind", "")
+            joined |= {f"{kind}/{name}": value for name, value in record.items() if name not in ("step", "kind")}
+        return joined
+
+    def rewind(self, step: int) -> None:
+        """Drop every line of a later step, and a last line that was cut short."""
+        if not self.path.exists():
+            return
+        kept = []
+        lines = self.path.read_text().splitlines(keepends=True)
+        for number, line in enumerate(lines, start=1):
+            try:
+                is_kept = json.loads(line)["step"] <= step
+            except (json.JSONDecodeError, KeyError, TypeError) as error:
+                if number == len(lines):
+                    break
+                raise InputError(
+                    f"{self.path}, line {number}: expected a JSON object with a `step`, found {line[:60]!r}. "
+                    f"Move the file away to go on without its history."
+                ) from error
+            if is_kept:
+                kept.append(line)
+        if kept != lines:
+            partial = self.path.with_name(f".{self.path.name}.partial")
+            partial.write_text("".join(kept))
+            partial.replace(self.path)
+
+
+class RunningMeans:
+    """Means of device tensors since the last look, so that logging waits for the device once per look.
+
+    Every call must bring the same names; vectors are averaged entry by entry.
+    """
+
+    def __init__(self) -> None:
+        self._names: list[tuple[str, int]] = []
+        self._sum: Tensor | None = None
+        self.count = 0
+
+    def add(self, values: Mapping[str, Tensor]) -> None:
+        """Take in one step's values."""
+        self._names = [(name, value.numel() if value.ndim else 0) for name, value in values.items()]
+        flat = torch.cat([value.detach().float().flatten() for value in values.values()])
+        self._sum = flat if self._sum is None else self._sum + flat
+        self.count += 1
+
+    def take(self) -> dict[str, float | list[float]]:
+        """The means over steps and ranks, and a fresh start."""
+        if self._sum is None:
+            return {}
+        flat = iter(detached_mean(self._sum / self.count).tolist())
+        self._sum, self.count = None, 0
+        return {name: [next(flat) for _ in range(size)] if size else next(flat) for name, size in self._names}

@@ -1,0 +1,65 @@
+"""Parameter groups, and the learning rate as a function of the step."""
+
+import math
+from dataclasses import dataclass
+
+import torch
+
+from alewm.errors import InputError
+from alewm.model.world_model import WorldModel
+
+
+@dataclass(frozen=True)
+class OptimConfig:
+    """AdamW with a linear warm-up and a cosine decay to zero."""
+
+    learning_rate: float = 5e-5
+    """Peak learning rate."""
+    selector_multiplier: float = 1.0
+    """Factor s_q of the selector's learning rate."""
+    weight_decay: float = 1e-3
+    """Decoupled weight decay, on all parameters."""
+    warmup_fraction: float = 0.01
+    """Share of all steps over which the learning rate rises from zero."""
+    clip_norm: float = 1.0
+    """Largest norm of the gradient of all parameters together."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.warmup_fraction < 1:
+            raise InputError(f"The warm-up is a share in [0, 1), got {self.warmup_fraction}.")
+        for name in ("learning_rate", "selector_multiplier", "clip_norm"):
+            if not getattr(self, name) > 0:
+                raise InputError(f"{name} must be positive, got {getattr(self, name)}.")
+
+
+def build_optimizer(model: WorldModel, config: OptimConfig) -> torch.optim.AdamW:
+    """AdamW over the world model and, with its own learning rate, the selector.
+
+    The fused form, because it can refuse an update on the device, without waiting for the processor to look at it.
+    """
+    selector = [] if model.selector is None else list(model.selector.parameters())
+    chosen = {id(parameter) for parameter in selector}
+    groups = [
+        {"params": [p for p in model.parameters() if id(p) not in chosen], "multiplier": 1.0},
+        {"params": selector, "multiplier": config.selector_multiplier},
+    ]
+    return torch.optim.AdamW(
+        [group for group in groups if group["params"]],
+        lr=config.learning_rate,
+        weight_decay=config.weight_decay,
+        fused=True,
+    )
+
+
+def learning_rate_factor(step: int, num_steps: int, warmup_fraction: float) -> float:
+    """The share of the peak learning rate used by update `step` of 0 ... num_steps - 1."""
+    warmup = math.ceil(warmup_fraction * num_steps)
+    if step < warmup:
+        return (step + 1) / warmup
+    return 0.5 * (1 + math.cos(math.pi * (step - warmup) / max(1, num_steps - warmup)))
+
+
+def set_learning_rate(optimizer: torch.optim.Optimizer, learning_rate: float) -> None:
+    """Give every group its multiple of `learning_rate`."""
+    for group in optimizer.param_groups:
+        group["lr"] = learning_rate * group["multiplier"]

@@ -1,0 +1,71 @@
+"""The processes that share one batch: starting them, slicing what belongs to each, averaging their gradients."""
+
+import os
+from collections.abc import Iterable
+
+import torch
+import torch.distributed as dist
+
+from alewm.distributed import num_ranks
+from alewm.errors import InputError
+from alewm.shapes import Float, Tensor
+
+
+def this_rank() -> int:
+    """The index of this process among those that share the batch."""
+    return dist.get_rank() if num_ranks() > 1 else 0
+
+
+def start_ranks(device: torch.device) -> torch.device:
+    """The device of this process, after joining the others if `torchrun` started it."""
+    if "RANK" not in os.environ or (dist.is_available() and dist.is_initialized()):
+        return device
+    if device.type == "cuda":
+        device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+        torch.cuda.set_device(device)
+    dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+    return device
+
+
+def share_of_batch(batch_size: int) -> int:
+    """How many of `batch_size` windows each rank holds; all hold equally many, or the statistics are not exact."""
+    if batch_size % num_ranks():
+        raise InputError(
+            f"A batch of {batch_size} windows does not divide evenly over {num_ranks()} processes; "
+            f"choose a batch size that is a multiple of {num_ranks()}."
+        )
+    return batch_size // num_ranks()
+
+
+def own_rows(whole: Tensor) -> Tensor:
+    """The rows of a tensor drawn for the whole batch that belong to this rank."""
+    share = share_of_batch(len(whole))
+    return whole[this_rank() * share : (this_rank() + 1) * share]
+
+
+def average_gradients(parameters: Iterable[torch.nn.Parameter]) -> None:
+    """Replace every gradient by its mean over ranks, in one message."""
+    if num_ranks() == 1:
+        return
+    gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
+    flat = torch.cat([gradient.flatten() for gradient in gradients])
+    dist.all_reduce(flat)
+    flat /= num_ranks()
+    for gradient, mean in zip(gradients, flat.split([g.numel() for g in gradients]), strict=True):  # type: ignore[no-untyped-call]
+        gradient.copy_(mean.view_as(gradient))
+
+
+def detached_mean(local: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
+    """The mean of a logged value over ranks, outside autograd."""
+    local = local.detach()
+    if num_ranks() == 1:
+        return local
+    total = local.clone()
+    dist.all_reduce(total)
+    return total / num_ranks()
+
+
+def wait_for_all_ranks() -> None:
+    """Return when every rank has arrived here."""
+    if num_ranks() > 1:
+        dist.barrier()

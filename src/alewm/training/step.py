@@ -1,0 +1,56 @@
+"""One update from one batch; refuses to apply a non-finite one."""
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import nn
+
+from alewm.model.world_model import WorldModel
+from alewm.shapes import Bool, Float, Tensor
+from alewm.training.losses import Losses, Objective
+from alewm.training.noise import StepNoise
+from alewm.training.ranks import average_gradients, detached_mean
+
+
+class StepResult(NamedTuple):
+    """What one update computed, all still on the device."""
+
+    losses: Losses
+    total: Float[Tensor, ""]
+    """The loss of the whole batch."""
+    gradient_norm: Float[Tensor, ""]
+    """Norm of the gradient of all parameters together, before clipping."""
+    is_finite: Bool[Tensor, ""]
+    """Whether loss and gradient were finite, so that the update was applied."""
+
+
+def update(
+    model: WorldModel,
+    objective: Objective,
+    optimizer: torch.optim.Optimizer,
+    pixels: Tensor,
+    actions: Tensor,
+    noise: StepNoise,
+    directions: torch.Generator,
+    *,
+    clip_norm: float,
+    autocast_dtype: torch.dtype | None = None,
+) -> StepResult:
+    """Change the weights by one step of `optimizer`, unless loss or gradient is not finite."""
+    optimizer.zero_grad(set_to_none=True)
+    device_type = directions.device.type
+    with torch.autocast(device_type, dtype=autocast_dtype, enabled=autocast_dtype is not None):
+        losses: Losses = objective(model, pixels, actions, noise, directions)
+    losses.total.backward()  # type: ignore[no-untyped-call]
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    average_gradients(parameters)
+    gradients = [parameter for parameter in parameters if parameter.grad is not None]
+    norm = nn.utils.get_total_norm([parameter.grad for parameter in gradients if parameter.grad is not None])
+    nn.utils.clip_grads_with_norm_(gradients, clip_norm, norm)
+    total = detached_mean(losses.total)
+    is_finite = norm.isfinite() & total.isfinite()
+    # The fused optimizer reads this flag on the device and leaves weights and moments alone where it is set.
+    fused: Any = optimizer
+    fused.found_inf = (~is_finite).float()
+    optimizer.step()
+    return StepResult(losses, total, norm, is_finite)

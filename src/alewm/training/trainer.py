@@ -1,0 +1,255 @@
+"""The loop: data, update, log, validate, save, resume."""
+
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from alewm.capacity.prior import survival
+from alewm.config import differences, to_dict
+from alewm.errors import InputError
+from alewm.model.world_model import WorldModel, build_world_model
+from alewm.training.checkpoint import (
+    Description,
+    checkpoints_in,
+    load_checkpoint,
+    prune_checkpoints,
+    read_description,
+    save_checkpoint,
+)
+from alewm.training.config import RunConfig
+from alewm.training.diagnostics import effective_rank, masked_variance, mean_entropy
+from alewm.training.logbook import Logbook, RunningMeans
+from alewm.training.losses import Losses, Objective
+from alewm.training.noise import RandomStreams, seeded_generator
+from alewm.training.optim import build_optimizer, learning_rate_factor, set_learning_rate
+from alewm.training.ranks import share_of_batch, this_rank, wait_for_all_ranks
+from alewm.training.source import WindowBatch, WindowSource
+from alewm.training.step import StepResult, update
+
+
+class NonFiniteUpdateError(InputError):
+    """Training met a loss or gradient that is not finite, and stopped before applying it."""
+
+
+@dataclass(frozen=True)
+class TrainingResult:
+    """Where training ended."""
+
+    step: int
+    """Updates made."""
+    checkpoint: Path
+    """The last checkpoint."""
+    metrics: dict[str, Any]
+    """The last line of metrics of each kind, joined."""
+
+
+Progress = Callable[[int, int, Mapping[str, Any]], None]
+"""Called with updates made, updates in all, and the latest metrics, at every line of metrics."""
+
+
+class Trainer:
+    """One training run in one folder; running it again continues it.
+
+    Writes `metrics.jsonl` and `checkpoints/` below `folder` and nothing else. Every rank constructs one with the
+    windows that are its own; rank 0 writes.
+    """
+
+    def __init__(
+        self,
+        config: RunConfig,
+        source: WindowSource,
+        *,
+        folder: Path,
+        device: torch.device,
+        validation: Iterable[WindowBatch] = (),
+        extras: Mapping[str, Any] | None = None,
+        progress: Progress | None = None,
+    ) -> None:
+        training = config.training
+        if training.compiles and device.type != "cuda":
+            raise InputError(f"Compiling needs a GPU, but the device is {device.type}; leave out `compiles`.")
+        share_of_batch(training.batch_size)
+        self.config, self.source, self.validation = config, source, validation
+        self.device, self.extras, self.progress = device, dict(extras or {}), progress
+        self.checkpoints = folder / "checkpoints"
+        self.logbook = Logbook(folder / "metrics.jsonl")
+        self.num_steps = training.total_steps(len(source))
+        first_weights = seeded_generator(training.seed, "weights")
+        self.model: WorldModel = build_world_model(config.model, first_weights).to(device)
+        self.objective = Objective(config.objective, config.model).to(device)
+        self.optimizer = build_optimizer(self.model, training.optim)
+        self.streams = RandomStreams(training.seed, device)
+        self.step = 0
+        self._means = RunningMeans()
+        self._latest: dict[str, Any] = {}
+        self._clock = time.perf_counter()
+
+    def run(self) -> TrainingResult:
+        """The end of the run, reached from its latest checkpoint or from the start."""
+        with _repeatable(self.config.training.deterministic):
+            self._resume()
+            self._compile()
+            self.model.train()
+            self._clock = time.perf_counter()
+            batches = self.source.forever()
+            while self.step < self.num_steps:
+                self._advance(next(batches))
+            if not checkpoints_in(self.checkpoints) or self._saved_step() < self.step:
+                self._save()
+        return TrainingResult(self.step, checkpoints_in(self.checkpoints)[-1], self._latest)
+
+    def _advance(self, windows: WindowBatch) -> None:
+        training = self.config.training
+        pixels, actions = windows.to(self.device)
+        factor = learning_rate_factor(self.step, self.num_steps, training.optim.warmup_fraction)
+        set_learning_rate(self.optimizer, factor * training.optim.learning_rate)
+        noise = self.streams.draw_step(self.model, len(pixels), actions.shape[1], drops=True)
+        result = update(
+            self.model,
+            self.objective,
+            self.optimizer,
+            pixels,
+            actions,
+            noise,
+            self.streams.directions,
+            clip_norm=training.optim.clip_norm,
+            autocast_dtype=training.autocast_dtype(self.device),
+        )
+        self.step += 1
+        self._gather(result)
+        is_last = self.step == self.num_steps
+        saves = is_last or self.step % training.checkpoint_every == 0
+        if saves or self.step % training.log_every == 0:
+            self._log(factor * training.optim.learning_rate)
+        elif self.device.type == "cpu" and not result.is_finite:
+            self._refuse()
+        if is_last or self.step % training.diagnose_every == 0:
+            self._diagnose(result.losses)
+        if is_last or self.step % training.validate_every == 0:
+            self._validate()
+        if saves:
+            self._save()
+
+    def _gather(self, result: StepResult) -> None:
+        self._means.add(
+            {
+                "loss": result.total,
+                **result.losses.terms,
+                "gradient_norm": result.gradient_norm,
+                "refused": (~result.is_finite).float(),
+                "q": result.losses.q.mean(0),
+                "q_entropy": mean_entropy(result.losses.q),
+            }
+        )
+
+    def _log(self, learning_rate: float) -> None:
+        num_steps = self._means.count
+        means = self._means.take()
+        if means.pop("refused"):
+            self._refuse()
+        seconds = time.perf_counter() - self._clock
+        self._clock = time.perf_counter()
+        rate = num_steps * self.config.training.batch_size / seconds
+        self._write("train", {**means, "learning_rate": learning_rate, "windows_per_second": rate})
+        if self.progress is not None:
+            self.progress(self.step, self.num_steps, self._latest)
+
+    def _diagnose(self, losses: Losses) -> None:
+        support = self.config.model.support
+        prior = survival(self.model.log_prior.exp(), support)
+        self._write(
+            "latent",
+            {
+                "effective_rank": effective_rank(losses.latents).item(),
+                "masked_variance": masked_variance(losses.latents, losses.q, support).tolist(),
+                "prior_survival": prior.tolist(),
+            },
+        )
+
+    @torch.no_grad()
+    def _validate(self) -> None:
+        """The losses on held-out windows, with running moments, no dropout, and the same noise every time."""
+        streams = RandomStreams(self.config.training.seed, self.device)
+        means = RunningMeans()
+        dtype = self.config.training.autocast_dtype(self.device)
+        self.model.eval()
+        for windows in self.validation:
+            pixels, actions = windows.to(self.device)
+            noise = streams.draw_step(self.model, len(pixels), actions.shape[1], drops=False)
+            with torch.autocast(self.device.type, dtype=dtype, enabled=dtype is not None):
+                losses: Losses = self.objective(self.model, pixels, actions, noise, streams.directions)
+            means.add(
+                {"loss": losses.total, **losses.terms, "q": losses.q.mean(0), "q_entropy": mean_entropy(losses.q)}
+            )
+        self.model.train()
+        if means.count:
+            self._write("validation", means.take())
+
+    def _write(self, kind: str, values: Mapping[str, Any]) -> None:
+        self._latest |= {f"{kind}/{name}": value for name, value in values.items()}
+        if this_rank() == 0:
+            self.logbook.append({"step": self.step, "kind": kind, **values})
+
+    def _save(self) -> None:
+        if this_rank() == 0:
+            description = Description(self.step, self.config, self.source.state_dict(), self.extras)
+            save_checkpoint(self.checkpoints, description, self.model, self.optimizer, self.streams)
+            prune_checkpoints(self.checkpoints, self.config.training.keep_checkpoints)
+        wait_for_all_ranks()
+
+    def _resume(self) -> None:
+        saved = checkpoints_in(self.checkpoints)
+        if saved:
+            self._check_same_config(saved[-1])
+            description = load_checkpoint(saved[-1], self.model, self.optimizer, self.streams)
+            self.source.load_state_dict(description.source_state)
+            self.step = description.step
+        wait_for_all_ranks()
+        if this_rank() == 0:
+            self.logbook.rewind(self.step)
+            self._latest = self.logbook.latest()
+
+    def _check_same_config(self, checkpoint: Path) -> None:
+        lines = differences(to_dict(self.config), to_dict(read_description(checkpoint).config))
+        if lines:
+            raise InputError(
+                f"{self.checkpoints.parent} holds a run with another config:\n  "
+                + "\n  ".join(lines)
+                + "\nRepeat its command to continue it, or choose another folder."
+            )
+
+    def _saved_step(self) -> int:
+        return int(checkpoints_in(self.checkpoints)[-1].name.removeprefix("step-"))
+
+    def _refuse(self) -> None:
+        saved = checkpoints_in(self.checkpoints)
+        last_good = f"The last good checkpoint is {saved[-1]}." if saved else "No checkpoint was written yet."
+        raise NonFiniteUpdateError(
+            f"Loss or gradient became infinite or NaN by step {self.step}; the update was not applied. {last_good} "
+            f"Check the data for extreme actions, or lower the learning rate."
+        )
+
+    def _compile(self) -> None:
+        if self.config.training.compiles:
+            # In place, so that parameter names stay as they are.
+            self.model.encoder.compile()
+            self.model.predictor.compile()
+
+
+@contextmanager
+def _repeatable(deterministic: bool) -> Iterator[None]:
+    """Only repeatable algorithms, while it lasts and where it is asked for."""
+    before = torch.are_deterministic_algorithms_enabled()
+    if deterministic:
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+        torch.use_deterministic_algorithms(True)
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(before)

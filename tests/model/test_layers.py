@@ -1,0 +1,104 @@
+"""Every layer against a plain statement of what it computes."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from alewm.errors import InputError
+from alewm.model.adaln import AdaLNBlock
+from alewm.model.batch_norm import BatchNorm
+from alewm.model.predictor import PredictorConfig
+from alewm.model.vit import ViT, ViTConfig
+
+CONFIG = ViTConfig(image_size=12, patch_size=4, hidden_dim=24, num_blocks=3, num_heads=3, mlp_dim=40)
+
+
+def perturbed(module: nn.Module) -> nn.Module:
+    g = torch.Generator().manual_seed(1)
+    for parameter in module.parameters():
+        parameter.data.add_(0.2 * torch.randn(parameter.shape, generator=g))
+    return module
+
+
+def plain_attention(q, k, v, mask=None):
+    scores = q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5
+    if mask is not None:
+        scores = scores.masked_fill(~mask, -torch.inf)
+    return scores.softmax(-1) @ v
+
+
+def plain_vit(model: ViT, images):
+    """The encoder in textbook form: a convolution, all tokens in every block, one product per map."""
+    W, heads, p = CONFIG.hidden_dim, CONFIG.num_heads, CONFIG.patch_size
+    x = F.conv2d(
+        images.movedim(-1, 1), model.patch_map.weight.view(W, 3, p, p), model.patch_map.bias, stride=p
+    ).flatten(2)
+    x = torch.cat([model.cls_token.expand(len(x), -1, -1), x.transpose(1, 2)], 1) + model.position
+    for block in model.blocks:
+        h = block.norm_attention(x)
+        split = lambda m: m(h).view(*h.shape[:2], heads, -1).transpose(1, 2)  # noqa: B023, E731
+        attention = block.attention
+        mixed = plain_attention(split(attention.query), split(attention.key), split(attention.value))
+        x = x + attention.output(mixed.transpose(1, 2).flatten(2))
+        x = x + block.mlp.narrow(F.gelu(block.mlp.widen(block.norm_mlp(x))))
+    return model.norm(x)[:, 0]
+
+
+def test_the_vit_is_the_textbook_one_in_value_and_gradient():
+    model = perturbed(ViT(CONFIG)).double()
+    images = torch.randn(5, 12, 12, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    parameters = list(model.parameters())
+    ours, plain = model(images), plain_vit(model, images)
+    torch.testing.assert_close(ours, plain)
+    weight = torch.randn(ours.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
+    for a, b in zip(
+        torch.autograd.grad((ours * weight).sum(), parameters),
+        torch.autograd.grad((plain * weight).sum(), parameters),
+        strict=True,
+    ):
+        torch.testing.assert_close(a, b)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"), [({"patch_size": 5}, "do not tile"), ({"num_heads": 5}, "do not divide")]
+)
+def test_a_vit_that_does_not_add_up_is_refused(change, message):
+    with pytest.raises(InputError, match=message):
+        ViTConfig(**{"image_size": 12, "patch_size": 4, "hidden_dim": 24, **change})
+
+
+def test_a_dropout_of_one_is_refused():
+    with pytest.raises(InputError, match=r"share in \[0, 1\)"):
+        PredictorConfig(dropout=1.0)
+
+
+def test_the_conditioned_block_is_the_textbook_one():
+    block = perturbed(AdaLNBlock(width=12, num_heads=2, head_dim=5, mlp_dim=20)).double()
+    g = torch.Generator().manual_seed(0)
+    x, c = (torch.randn(4, 3, 12, dtype=torch.float64, generator=g) for _ in range(2))
+    shift_a, scale_a, gate_a, shift_m, scale_m, gate_m = block.modulation(F.silu(c)).chunk(6, -1)
+    h = block.attention.norm(F.layer_norm(x, (12,), eps=1e-6) * (1 + scale_a) + shift_a)
+    q, k, v = (part.view(4, 3, 2, 5).transpose(1, 2) for part in block.attention.qkv(h).chunk(3, -1))
+    mixed = plain_attention(q, k, v, torch.ones(3, 3, dtype=torch.bool).tril())
+    y = x + gate_a * block.attention.output(mixed.transpose(1, 2).flatten(2))
+    h = block.mlp.norm(F.layer_norm(y, (12,), eps=1e-6) * (1 + scale_m) + shift_m)
+    y = y + gate_m * block.mlp.narrow(F.gelu(block.mlp.widen(h)))
+    torch.testing.assert_close(block(x, c), y)
+
+
+def test_a_new_conditioned_block_is_the_identity():
+    x = torch.randn(2, 3, 12, generator=torch.Generator().manual_seed(0))
+    assert torch.equal(AdaLNBlock(12, 2, 5, 20)(x, x), x)
+
+
+def test_batch_norm_is_the_library_layer_in_one_process():
+    ours, library = BatchNorm(7), nn.BatchNorm1d(7)
+    library.load_state_dict(ours.state_dict())
+    g = torch.Generator().manual_seed(0)
+    for _ in range(3):
+        x = 2 + 3 * torch.randn(16, 7, generator=g)
+        torch.testing.assert_close(ours(x), library(x))
+    for name, tensor in library.state_dict().items():
+        torch.testing.assert_close(ours.state_dict()[name], tensor)
+    torch.testing.assert_close(ours.eval()(x), library.eval()(x))

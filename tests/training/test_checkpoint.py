@@ -1,0 +1,159 @@
+"""Checkpoints give back what was saved, or say what is wrong."""
+
+import dataclasses
+import json
+
+import pytest
+import torch
+from memory_windows import draw_windows, run_config
+from safetensors.torch import load_file, save_file
+
+from alewm.errors import InputError
+from alewm.model.world_model import build_world_model
+from alewm.training.checkpoint import (
+    Description,
+    checkpoints_in,
+    load_checkpoint,
+    load_world_model,
+    prune_checkpoints,
+    read_description,
+    save_checkpoint,
+)
+from alewm.training.losses import Objective
+from alewm.training.noise import RandomStreams
+from alewm.training.optim import build_optimizer
+from alewm.training.step import update
+
+CONFIG = run_config()
+CPU = torch.device("cpu")
+
+
+class Session:
+    """What a trainer holds."""
+
+    def __init__(self, seed: int) -> None:
+        self.model = build_world_model(CONFIG.model, torch.Generator().manual_seed(seed))
+        self.optimizer = build_optimizer(self.model, CONFIG.training.optim)
+        self.streams = RandomStreams(seed, CPU)
+        self.objective = Objective(CONFIG.objective, CONFIG.model)
+
+    @property
+    def parts(self):
+        return self.model, self.optimizer, self.streams
+
+    def advance(self, num_steps: int) -> None:
+        for step in range(num_steps):
+            noise = self.streams.draw_step(self.model, 8, 3, drops=True)
+            windows = draw_windows(8, seed=step)
+            update(self.model, self.objective, self.optimizer, *windows, noise, self.streams.directions, clip_norm=1.0)
+
+
+def describe(step: int) -> Description:
+    return Description(step, CONFIG, {"passes": 1, "batches": 2}, {"action_mean": [0.5, 0.25]})
+
+
+@pytest.fixture
+def saved(tmp_path):
+    session = Session(0)
+    session.advance(3)
+    return session, save_checkpoint(tmp_path, describe(3), *session.parts)
+
+
+def test_training_goes_on_from_a_checkpoint_as_if_nothing_had_happened(saved):
+    session, checkpoint = saved
+    other = Session(1)
+    assert load_checkpoint(checkpoint, *other.parts) == describe(3)
+    session.advance(2)
+    other.advance(2)
+    for name, tensor in session.model.state_dict().items():
+        assert torch.equal(tensor, other.model.state_dict()[name]), name
+
+
+def test_planning_needs_only_the_checkpoint(saved):
+    session, checkpoint = saved
+    model, description = load_world_model(checkpoint)
+    assert description.extras == {"action_mean": [0.5, 0.25]}
+    assert not model.training
+    pixels = draw_windows(3).pixels
+    session.model.eval()
+    features, latents = session.model.encode(pixels)
+    assert torch.equal(model.encode(pixels).latents, latents)
+    assert torch.equal(model.capacity_logits(features), session.model.capacity_logits(features))
+    torch.testing.assert_close(model.log_prior, session.model.log_prior)
+
+
+def test_checkpoints_are_found_in_order_and_the_oldest_go(tmp_path):
+    session = Session(0)
+    for step in (5, 100_000_000, 20):
+        save_checkpoint(tmp_path, describe(step), *session.parts)
+    steps = [read_description(path).step for path in checkpoints_in(tmp_path)]
+    assert steps == [5, 20, 100_000_000]
+    (tmp_path / ".step-00000030.partial").mkdir()
+    prune_checkpoints(tmp_path, keep=2)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["step-00000020", "step-100000000"]
+
+
+def test_a_half_written_checkpoint_does_not_count(saved):
+    _, checkpoint = saved
+    partial = checkpoint.with_name(".step-00000009.partial")
+    checkpoint.rename(partial)
+    assert checkpoints_in(partial.parent) == []
+
+
+def test_saving_again_replaces(saved):
+    session, checkpoint = saved
+    session.advance(1)
+    assert save_checkpoint(checkpoint.parent, describe(3), *session.parts) == checkpoint
+    assert [path.name for path in checkpoint.parent.iterdir()] == [checkpoint.name]
+    model, _ = load_world_model(checkpoint)
+    assert torch.equal(model.encoder.position, session.model.encoder.position)
+
+
+def test_every_difference_is_listed(saved):
+    session, checkpoint = saved
+    path = checkpoint / "model.safetensors"
+    tensors = load_file(path)
+    tensors["stray"] = tensors.pop("encoder.norm.bias")
+    tensors["predictor.position"] = torch.zeros(1, 5, 16)
+    save_file(tensors, path)
+    before = session.model.encoder.position.clone()
+    with pytest.raises(InputError) as caught:
+        load_checkpoint(checkpoint, *session.parts)
+    assert "missing: encoder.norm.bias" in str(caught.value)
+    assert "unexpected: stray" in str(caught.value)
+    assert "predictor.position: expected shape [1, 3, 16], found [1, 5, 16]" in str(caught.value)
+    assert torch.equal(session.model.encoder.position, before)
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "training.safetensors", "checkpoint.json"])
+@pytest.mark.parametrize("damage", ["cut", "absent"])
+def test_damage_is_named(saved, name, damage):
+    session, checkpoint = saved
+    path = checkpoint / name
+    content = path.read_bytes()
+    path.unlink()
+    if damage == "cut":
+        path.write_bytes(content[: len(content) // 2])
+    with pytest.raises(InputError, match=name.replace(".", r"\.")):
+        load_checkpoint(checkpoint, *session.parts)
+
+
+def test_another_format_and_another_config_field_are_refused(saved):
+    _, checkpoint = saved
+    path = checkpoint / "checkpoint.json"
+    content = json.loads(path.read_text())
+    path.write_text(json.dumps({**content, "format": 7}))
+    with pytest.raises(InputError, match="has format 7; this version reads format 1"):
+        read_description(checkpoint)
+    content["config"]["model"]["latent_width"] = 3
+    path.write_text(json.dumps(content))
+    with pytest.raises(InputError, match="Unknown WorldModelConfig field 'latent_width'"):
+        read_description(checkpoint)
+
+
+def test_the_readable_half_is_readable(saved):
+    content = json.loads((saved[1] / "checkpoint.json").read_text())
+    assert content["step"] == 3
+    assert content["config"]["model"]["capacities"] == [2, 4, 8]
+    assert content["config"]["objective"]["method"] == "alewm"
+    assert dataclasses.asdict(CONFIG)["training"]["seed"] == content["config"]["training"]["seed"]

@@ -1,0 +1,29 @@
+"""Rank and masked variance against cases whose answer is known."""
+
+import torch
+
+from alewm.capacity.prior import polynomial_prior, survival
+from alewm.capacity.support import CapacitySupport
+from alewm.training.diagnostics import effective_rank, masked_variance, mean_entropy
+
+
+def test_an_isotropic_latent_has_full_rank_and_a_line_has_one():
+    g = torch.Generator().manual_seed(0)
+    s = torch.randn(5000, 4, 6, generator=g)
+    assert abs(effective_rank(s) - 6) < 0.05
+    line = torch.randn(500, 4, 1, generator=g) * torch.randn(6, generator=g)
+    assert abs(effective_rank(line) - 1) < 0.05
+    assert torch.isfinite(effective_rank(torch.zeros(5, 2, 6)))
+
+
+def test_a_gaussian_masked_by_the_prior_has_the_priors_survival_as_variance():
+    support = CapacitySupport((1, 3, 6))
+    prior = polynomial_prior(3, 1.0)
+    s = torch.randn(40_000, 2, 6, generator=torch.Generator().manual_seed(0))
+    variance = masked_variance(s, prior.expand(40_000, 3), support)
+    torch.testing.assert_close(variance, survival(prior, support), atol=0.02, rtol=0)
+
+
+def test_entropy_of_certainty_and_of_indifference():
+    q = torch.tensor([[1.0, 0, 0, 0], [0.25, 0.25, 0.25, 0.25]])
+    torch.testing.assert_close(mean_entropy(q), torch.tensor(4.0).log() / 2)

@@ -1,0 +1,38 @@
+"""Metrics survive a cut line and a step back."""
+
+import json
+
+import pytest
+import torch
+
+from alewm.errors import InputError
+from alewm.training.logbook import Logbook, RunningMeans
+
+
+def test_rewinding_drops_later_steps_and_a_cut_line(tmp_path):
+    book = Logbook(tmp_path / "metrics.jsonl")
+    for step in (2, 4, 6):
+        book.append({"step": step, "kind": "train", "loss": step / 2})
+    with book.path.open("a") as file:
+        file.write('{"step": 8, "lo')
+    book.rewind(4)
+    assert [json.loads(line)["step"] for line in book.path.read_text().splitlines()] == [2, 4]
+    assert book.latest() == {"train/loss": 2.0}
+
+
+def test_a_foreign_line_is_refused_by_number(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    path.write_text('{"step": 1}\nhello\n{"step": 2}\n')
+    with pytest.raises(InputError, match=r"metrics\.jsonl, line 2: expected a JSON object"):
+        Logbook(path).rewind(1)
+    assert path.read_text().count("\n") == 3
+
+
+def test_means_are_taken_over_the_steps_since_the_last_look():
+    means = RunningMeans()
+    for value in (1.0, 3.0):
+        means.add({"loss": torch.tensor(value), "q": torch.tensor([value, 0.0])})
+    assert means.take() == {"loss": 2.0, "q": [2.0, 0.0]}
+    means.add({"loss": torch.tensor(7.0), "q": torch.tensor([0.5, 0.5])})
+    assert means.take() == {"loss": 7.0, "q": [0.5, 0.5]}
+    assert means.take() == {}

@@ -1,0 +1,181 @@
+"""The loop as a person meets it: it learns, logs, resumes, refuses."""
+
+import dataclasses
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from memory_windows import MODEL_OF, MemoryWindows, Windows, draw_windows, run_config
+
+from alewm.errors import InputError
+from alewm.training.checkpoint import checkpoints_in, load_world_model
+from alewm.training.optim import OptimConfig
+from alewm.training.trainer import NonFiniteUpdateError, Trainer
+
+CPU = torch.device("cpu")
+HERE = Path(__file__).parent
+SOURCE = HERE.parents[1] / "src"
+
+
+def trainer(folder: Path, config, windows: Windows | None = None, **arguments) -> Trainer:
+    source = MemoryWindows(windows or draw_windows(80), config.training.batch_size)
+    return Trainer(config, source, folder=folder, device=CPU, **arguments)
+
+
+def records(folder: Path) -> list[dict]:
+    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+
+
+def weights(checkpoint: Path) -> dict[str, torch.Tensor]:
+    return load_world_model(checkpoint)[0].state_dict()
+
+
+def assert_same_weights(a: Path, b: Path) -> None:
+    left, right = weights(a), weights(b)
+    assert left.keys() == right.keys()
+    assert [name for name in left if not torch.equal(left[name], right[name])] == []
+
+
+@pytest.mark.parametrize("method", sorted(MODEL_OF))
+def test_every_method_trains_and_says_how_it_goes(tmp_path, method):
+    config = run_config(method)
+    seen = []
+    result = trainer(
+        tmp_path,
+        config,
+        validation=[draw_windows(16, seed=5)],
+        progress=lambda step, total, metrics: seen.append((step, total, metrics["train/loss"])),
+    ).run()
+    assert result.step == 12
+    assert checkpoints_in(tmp_path / "checkpoints")[-1] == result.checkpoint
+    assert [step for step, total, _ in seen if total == 12] == [2, 4, 6, 8, 10, 12]
+    lines = records(tmp_path)
+    train = [line for line in lines if line["kind"] == "train"]
+    assert {"loss", "prediction", "regularizer", "gradient_norm", "q", "q_entropy", "windows_per_second"} < set(
+        train[0]
+    )
+    assert len(train[0]["q"]) == len(config.model.capacities)
+    assert sum(train[-1]["q"]) == pytest.approx(1, abs=1e-5)
+    assert [line["step"] for line in lines if line["kind"] == "latent"] == [4, 8, 12]
+    assert [line["step"] for line in lines if line["kind"] == "validation"] == [6, 12]
+    latent = [line for line in lines if line["kind"] == "latent"][-1]
+    assert len(latent["masked_variance"]) == len(latent["prior_survival"]) == 8
+    assert 1 <= latent["effective_rank"] <= 8
+    assert result.metrics["validation/prediction"] == lines[-1]["prediction"]
+
+
+def test_the_loss_falls_and_a_latent_does_not_collapse(tmp_path):
+    config = run_config(num_steps=100, checkpoint_every=100, log_every=20, batch_size=32)
+    trainer(tmp_path, config, draw_windows(640)).run()
+    lines = [line for line in records(tmp_path) if line["kind"] == "train"]
+    assert lines[-1]["loss"] < 0.7 * lines[0]["loss"]
+    assert [line for line in records(tmp_path) if line["kind"] == "latent"][-1]["effective_rank"] > 2
+
+
+def test_the_same_seed_gives_the_same_weights_and_another_seed_others(tmp_path):
+    first = trainer(tmp_path / "a", run_config()).run()
+    again = trainer(tmp_path / "b", run_config()).run()
+    other = trainer(tmp_path / "c", run_config(seed=1)).run()
+    assert_same_weights(first.checkpoint, again.checkpoint)
+    assert not torch.equal(weights(first.checkpoint)["encoder.position"], weights(other.checkpoint)["encoder.position"])
+
+
+def start(folder: Path) -> subprocess.Popen:
+    paths = os.pathsep.join([str(SOURCE), str(HERE)])
+    environment = {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1"}
+    return subprocess.Popen([sys.executable, str(HERE / "run_squares.py"), str(folder)], env=environment)
+
+
+def kill_after_line(folder: Path, count: int) -> None:
+    process = start(folder)
+    metrics = folder / "metrics.jsonl"
+    while process.poll() is None and not (metrics.exists() and metrics.read_text().count("\n") >= count):
+        time.sleep(0.005)
+    process.send_signal(signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL
+
+
+@pytest.mark.slow
+def test_a_run_that_was_killed_ends_like_one_that_was_not(tmp_path):
+    whole = start(tmp_path / "whole")
+    kill_after_line(tmp_path / "killed", 14)
+    left = checkpoints_in(tmp_path / "killed" / "checkpoints")
+    assert left
+    assert left[-1].name < "step-00000030"
+    assert start(tmp_path / "killed").wait() == 0
+    assert whole.wait() == 0
+    ends = [checkpoints_in(tmp_path / name / "checkpoints")[-1] for name in ("whole", "killed")]
+    assert [end.name for end in ends] == ["step-00000030"] * 2
+    assert_same_weights(*ends)
+
+    def comparable(name: str) -> list[dict]:
+        return [{k: v for k, v in line.items() if k != "windows_per_second"} for line in records(tmp_path / name)]
+
+    assert comparable("whole") == comparable("killed")
+
+
+def test_repeating_a_finished_run_changes_nothing(tmp_path):
+    first = trainer(tmp_path, run_config()).run()
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    again = trainer(tmp_path, run_config()).run()
+    assert again == first
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+
+
+def test_another_config_in_the_same_folder_is_refused_with_the_difference(tmp_path):
+    trainer(tmp_path, run_config()).run()
+    changed = dataclasses.replace(
+        run_config(), objective=dataclasses.replace(run_config().objective, num_projections=8)
+    )
+    with pytest.raises(InputError, match=r"objective\.num_projections: asked 8, found 16"):
+        trainer(tmp_path, changed).run()
+
+
+def test_a_non_finite_loss_stops_with_the_last_good_checkpoint_named(tmp_path):
+    poisoned = draw_windows(16 * 12)
+    order = torch.randperm(16 * 12, generator=torch.Generator().manual_seed(0))
+    poisoned.actions[order[16 * 9]] = torch.nan
+    with pytest.raises(NonFiniteUpdateError, match=r"NaN by step 10; .*last good checkpoint is .*step-00000008"):
+        trainer(tmp_path, run_config(log_every=5), poisoned).run()
+    (last, *_) = checkpoints_in(tmp_path / "checkpoints")[::-1]
+    assert last.name == "step-00000008"
+    assert all(tensor.isfinite().all() for tensor in weights(last).values())
+
+
+def test_epochs_count_passes(tmp_path):
+    config = run_config(num_steps=None, num_epochs=2)
+    assert trainer(tmp_path, config).run().step == 2 * 5
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"num_steps": 0}, "num_steps must be at least 1"),
+        ({"num_steps": None, "num_epochs": 0}, "num_epochs must be at least 1"),
+        ({"log_every": 0}, "log_every must be at least 1"),
+    ],
+)
+def test_counts_that_make_no_sense_are_refused(options, message):
+    with pytest.raises(InputError, match=message):
+        run_config(**options)
+
+
+def test_too_little_data_and_compiling_on_a_cpu_are_refused(tmp_path):
+    with pytest.raises(InputError, match="do not fill one batch of 16"):
+        trainer(tmp_path, run_config(num_steps=None), draw_windows(10))
+    with pytest.raises(InputError, match="Compiling needs a GPU"):
+        trainer(tmp_path, run_config(compiles=True))
+
+
+def test_bfloat16_networks_keep_float32_statistics(tmp_path):
+    config = run_config(precision="bfloat16", optim=OptimConfig(learning_rate=1e-3))
+    result = trainer(tmp_path, config).run()
+    exact = trainer(tmp_path / "exact", run_config(optim=OptimConfig(learning_rate=1e-3))).run()
+    assert result.metrics["train/regularizer"] == pytest.approx(exact.metrics["train/regularizer"], rel=0.1)
+    assert all(t.dtype == torch.float32 for t in weights(result.checkpoint).values() if t.is_floating_point())
