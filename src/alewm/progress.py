@@ -3,7 +3,6 @@
 import sys
 import time
 from types import TracebackType
-from typing import Self
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -32,7 +31,7 @@ class Progress:
                 console=Console(stderr=True),
             )
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> "Progress":
         if self.bar is not None:
             self.bar.start()
             self.task = self.bar.add_task(self.title, total=self.total, completed=self.done)
