@@ -79,7 +79,7 @@ def test_killed_and_repeated_it_ends_with_the_same_weights(trained, data, tmp_pa
 
 @pytest.mark.slow
 def test_two_processes_under_torchrun_have_the_statistics_of_one(trained, data, tmp_path):
-    launcher = ("-m", "torch.distributed.run", "--nproc_per_node", "2", "--master_port", "0", "-m", "alewm")
+    launcher = ("-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2", "-m", "alewm")
     done = run_alewm(tmp_path, *TRAIN, "--data", data, "--out", "run", launcher=launcher, GLOO_SOCKET_IFNAME="lo")
     assert done.stdout.split() == ["run"]
     one, two = lines(trained, "train"), lines(tmp_path / "run", "train")
