@@ -10,8 +10,7 @@ from alewm.capacity.support import CapacitySupport
 from alewm.regularizers.epps_pulley import discrepancy, global_mean_cf, global_num_samples, samples_second_to_last
 from alewm.regularizers.kernels.dispatch import PathName
 from alewm.regularizers.precision import at_least_float32, full_precision
-from alewm.regularizers.prefix_projection import masked_prefix_projections, prefix_projections
-from alewm.regularizers.quadrature import EPPS_PULLEY, Quadrature, gaussian_cf, prefix_mixture_cf
+from alewm.regularizers.quadrature import EPPS_PULLEY, Quadrature, gaussian_cf, prefix_mixture_target
 from alewm.regularizers.slices import directions_for
 from alewm.shapes import Float, Tensor
 
@@ -38,20 +37,12 @@ def mix_sigreg(
     num_samples = s.shape[-2]
     with full_precision(s.device):
         s, q, u, prior = (at_least_float32(tensor) for tensor in (s, q, u, prior))
-        projections = masked_prefix_projections if path == "reference" else prefix_projections
-        x = projections(s, u, support).flatten(-3, -2)
-        weight = q.flatten(-2, -1) / num_samples
-        real, imaginary = global_mean_cf(x, weight, quadrature, path)
-        knots = quadrature.knots(x)
+        real, imaginary = global_mean_cf(s, q / num_samples, u, support, quadrature, path)
+        knots, ones = quadrature.knots(s), (1,) * (s.ndim - 2)
         if target == "mixture":
-            aimed = prefix_mixture_cf(
-                knots,
-                u.broadcast_to(*s.shape[:-2], *u.shape[-2:]),
-                prior.broadcast_to(*s.shape[:-2], prior.shape[-1]),
-                support,
-            )
+            aimed = prefix_mixture_target(knots, u, prior, support)
         else:
-            aimed = gaussian_cf(knots).view((1,) * (x.ndim - 2) + (-1, 1))
+            aimed = gaussian_cf(knots).view(*ones, -1, 1)
         return global_num_samples(num_samples) * discrepancy(real, imaginary, aimed, quadrature).mean(-1)
 
 

@@ -3,10 +3,10 @@
 import torch
 from torch import nn
 
+from alewm.capacity.support import CapacitySupport
 from alewm.regularizers.epps_pulley import discrepancy, global_mean_cf, global_num_samples, samples_second_to_last
 from alewm.regularizers.kernels.dispatch import PathName
 from alewm.regularizers.precision import at_least_float32, full_precision
-from alewm.regularizers.prefix_projection import project
 from alewm.regularizers.quadrature import EPPS_PULLEY, Quadrature, gaussian_cf
 from alewm.regularizers.slices import directions_for
 from alewm.shapes import Float, Tensor
@@ -22,10 +22,11 @@ def sigreg(
     """The statistic of N latents against N(0, I) along given directions, one number per leading index."""
     num_samples = s.shape[-2]
     with full_precision(s.device):
-        x = project(at_least_float32(s), at_least_float32(u))
-        weight = x.new_full((1,) * (x.ndim - 2) + (num_samples,), 1 / num_samples)
-        real, imaginary = global_mean_cf(x, weight, quadrature, path)
-        target = gaussian_cf(quadrature.knots(x)).view((1,) * (x.ndim - 2) + (-1, 1))
+        s, u = at_least_float32(s), at_least_float32(u)
+        ones = (1,) * (s.ndim - 2)
+        weight = s.new_full((*ones, num_samples, 1), 1 / num_samples)
+        real, imaginary = global_mean_cf(s, weight, u, CapacitySupport.full(s.shape[-1]), quadrature, path)
+        target = gaussian_cf(quadrature.knots(s)).view(*ones, -1, 1)
         return global_num_samples(num_samples) * discrepancy(real, imaginary, target, quadrature).mean(-1)
 
 
