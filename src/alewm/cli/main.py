@@ -1,5 +1,52 @@
-"""`alewm <verb>`."""
+"""`alewm <verb>`: finds the verb, runs it, and turns failures into messages."""
+
+import errno
+import os
+import sys
+from typing import Annotated
+
+import tyro
+
+import alewm
+from alewm.cli.bench import Bench
+from alewm.cli.oscillator import Oscillator
+from alewm.errors import InputError
+
+Verb = Annotated[Oscillator, tyro.conf.subcommand("oscillator")] | Annotated[Bench, tyro.conf.subcommand("bench")]
+
+_DESCRIPTION = "Latent world models that learn how much of themselves to use."
 
 
 def main() -> None:
-    """Entry point."""
+    """The console command."""
+    if sys.argv[1:] == ["--version"]:
+        print(f"alewm {alewm.__version__}")
+        return
+    verb = tyro.cli(Verb, prog="alewm", description=_DESCRIPTION)
+    try:
+        verb.run()
+    except InputError as error:
+        sys.exit(_failed(str(error)))
+    except OSError as error:
+        sys.exit(_failed(_storage_message(error)))
+    except KeyboardInterrupt:
+        print("\nalewm: interrupted. What was finished is kept; repeat the command to continue.", file=sys.stderr)
+        sys.exit(130)
+    except BrokenPipeError:
+        # The reader of our output went away (`alewm ... | head`): nothing left to say, and nobody to say it to.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _failed(message: str) -> int:
+    print(f"alewm: {message}", file=sys.stderr)
+    return 2
+
+
+def _storage_message(error: OSError) -> str:
+    where = f" {error.filename}" if error.filename else ""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return (
+            f"the disk is full, writing{where} failed. Finished parts are kept: free some space and repeat the command "
+            f"to continue."
+        )
+    return f"{error.strerror or error}{where and ':'}{where}."

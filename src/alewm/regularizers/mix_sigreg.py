@@ -5,7 +5,6 @@ from typing import Literal
 import torch
 from torch import nn
 
-from alewm.capacity.prefix import prefix_masks
 from alewm.capacity.prior import polynomial_prior
 from alewm.capacity.support import CapacitySupport
 from alewm.regularizers.epps_pulley import discrepancy, global_mean_cf, global_num_samples, samples_second_to_last
@@ -13,7 +12,7 @@ from alewm.regularizers.kernels.dispatch import PathName
 from alewm.regularizers.precision import at_least_float32, full_precision
 from alewm.regularizers.prefix_projection import masked_prefix_projections, prefix_projections
 from alewm.regularizers.quadrature import EPPS_PULLEY, Quadrature, gaussian_cf, prefix_mixture_cf
-from alewm.regularizers.slices import random_directions
+from alewm.regularizers.slices import directions_for
 from alewm.shapes import Float, Tensor
 
 Target = Literal["mixture", "gaussian"]
@@ -39,11 +38,8 @@ def mix_sigreg(
     num_samples = s.shape[-2]
     with full_precision(s.device):
         s, q, u, prior = (at_least_float32(tensor) for tensor in (s, q, u, prior))
-        if path == "reference":
-            x = masked_prefix_projections(s, u, prefix_masks(support, device=s.device, dtype=s.dtype))
-        else:
-            x = prefix_projections(s, u, support)
-        x = x.flatten(-3, -2)
+        projections = masked_prefix_projections if path == "reference" else prefix_projections
+        x = projections(s, u, support).flatten(-3, -2)
         weight = q.flatten(-2, -1) / num_samples
         real, imaginary = global_mean_cf(x, weight, quadrature, path)
         knots = quadrature.knots(x)
@@ -98,14 +94,14 @@ class MixSIGReg(nn.Module):
     ) -> Float[Tensor, ""]:
         """The statistic over `sample_axis`, which q runs along, averaged over the other axes (frame positions)."""
         self.support.of_width(s.shape[-1])
-        u = random_directions(s.shape[-1], self.num_projections, generator=generator, device=s.device)
-        samples = samples_second_to_last(s, sample_axis)
+        samples = at_least_float32(samples_second_to_last(s, sample_axis))
+        u = directions_for(samples, self.num_projections, generator)
         ones = (1,) * (samples.ndim - 2)
         statistic = mix_sigreg(
             samples,
-            q.view(ones + q.shape),
-            u.view(ones + u.shape),
-            self.prior.view(ones + self.prior.shape),
+            q.view(ones + q.shape).to(samples.dtype),
+            u,
+            self.prior.view(ones + self.prior.shape).to(samples.dtype),
             self.support,
             target=self.target,
             quadrature=self.quadrature,

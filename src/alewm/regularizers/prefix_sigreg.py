@@ -16,7 +16,7 @@ from alewm.regularizers.kernels.dispatch import PathName
 from alewm.regularizers.precision import at_least_float32, full_precision
 from alewm.regularizers.prefix_projection import prefix_projections
 from alewm.regularizers.quadrature import EPPS_PULLEY, Quadrature, gaussian_cf
-from alewm.regularizers.slices import random_directions
+from alewm.regularizers.slices import directions_for
 from alewm.shapes import Float, Tensor
 
 
@@ -71,13 +71,13 @@ class PrefixSIGReg(nn.Module):
     ) -> Float[Tensor, ""]:
         """The statistic over `sample_axis`, averaged over the other axes (frame positions)."""
         self.support.of_width(s.shape[-1])
-        u = random_directions(s.shape[-1], self.num_projections, generator=generator, device=s.device)
-        samples = samples_second_to_last(s, sample_axis)
+        samples = at_least_float32(samples_second_to_last(s, sample_axis))
+        u = directions_for(samples, self.num_projections, generator)
         ones = (1,) * (samples.ndim - 2)
         statistic = prefix_sigreg(
             samples,
-            choice.view(ones + choice.shape),
-            u.view(ones + u.shape),
+            choice.view(ones + choice.shape).to(samples.dtype),
+            u,
             self.support,
             quadrature=self.quadrature,
             path=self.path,

@@ -6,8 +6,9 @@ from torch import nn
 from alewm.regularizers.epps_pulley import discrepancy, global_mean_cf, global_num_samples, samples_second_to_last
 from alewm.regularizers.kernels.dispatch import PathName
 from alewm.regularizers.precision import at_least_float32, full_precision
+from alewm.regularizers.prefix_projection import project
 from alewm.regularizers.quadrature import EPPS_PULLEY, Quadrature, gaussian_cf
-from alewm.regularizers.slices import random_directions
+from alewm.regularizers.slices import directions_for
 from alewm.shapes import Float, Tensor
 
 
@@ -21,7 +22,7 @@ def sigreg(
     """The statistic of N latents against N(0, I) along given directions, one number per leading index."""
     num_samples = s.shape[-2]
     with full_precision(s.device):
-        x = at_least_float32(s) @ at_least_float32(u)
+        x = project(at_least_float32(s), at_least_float32(u))
         weight = x.new_full((1,) * (x.ndim - 2) + (num_samples,), 1 / num_samples)
         real, imaginary = global_mean_cf(x, weight, quadrature, path)
         target = gaussian_cf(quadrature.knots(x)).view((1,) * (x.ndim - 2) + (-1, 1))
@@ -49,7 +50,6 @@ class SIGReg(nn.Module):
         self, s: Float[Tensor, "*shape D"], *, sample_axis: int, generator: torch.Generator
     ) -> Float[Tensor, ""]:
         """The statistic over `sample_axis`, averaged over the other axes (frame positions)."""
-        u = random_directions(s.shape[-1], self.num_projections, generator=generator, device=s.device)
-        samples = samples_second_to_last(s, sample_axis)
-        u = u.view((1,) * (samples.ndim - 2) + u.shape)
+        samples = at_least_float32(samples_second_to_last(s, sample_axis))
+        u = directions_for(samples, self.num_projections, generator)
         return sigreg(samples, u, quadrature=self.quadrature, path=self.path).mean()

@@ -22,7 +22,7 @@ import torch
 from alewm.shapes import Float, Tensor
 
 _SOURCE = Path(__file__).with_name("characteristic_function.c")
-_FLAGS = ("-O3", "-ffast-math", "-fno-math-errno", "-fPIC", "-shared")
+_FLAGS = ("-O3", "-fno-math-errno", "-fPIC", "-shared")
 _MAX_KNOTS = 64  # the size of the source's stack buffers
 
 

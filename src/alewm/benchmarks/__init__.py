@@ -1,0 +1,1 @@
+"""What `alewm bench` measures."""

@@ -1,0 +1,110 @@
+"""What a data file must satisfy before anyone trains on it; each failure names the file, the column and the row."""
+
+import contextlib
+import importlib
+from collections.abc import Mapping
+from pathlib import Path
+
+import h5py
+import numpy as np
+
+from alewm.data import schema
+from alewm.errors import InputError
+
+CODEC_INSTALL = "pip install 'alewm[lewm-data]'"
+
+
+def fault(path: Path, column: str, row: int | None, problem: str, remedy: str) -> InputError:
+    """The error for a `problem` at a place in a file."""
+    place = f"{path}, column {column!r}" + ("" if row is None else f", row {row}")
+    return InputError(f"{place}: {problem} {remedy}")
+
+
+def open_file(path: Path) -> h5py.File:
+    """The HDF5 file at `path`, open for reading."""
+    if not path.exists():
+        raise InputError(f"{path} does not exist. Make it with `alewm collect`, or check the path.")
+    if path.is_dir():
+        raise InputError(f"{path} is a folder; one HDF5 file was expected.")
+    if path.stat().st_size == 0:
+        raise InputError(f"{path} is empty (0 bytes); an HDF5 file was expected. Collect or download it again.")
+    try:
+        return h5py.File(path, "r")
+    except OSError as error:
+        kind = "is damaged or cut short" if h5py.is_hdf5(path) else "is not an HDF5 file"
+        raise InputError(f"{path} {kind} ({_first_line(error)}). Collect or download it again.") from None
+
+
+def find_columns(path: Path, file: h5py.File) -> dict[str, h5py.Dataset]:
+    """The datasets at the root of the file, with `pixels` and `action` checked to be there and of the right kind."""
+    try:
+        columns = {name: item for name, item in file.items() if isinstance(item, h5py.Dataset)}
+    except (OSError, RuntimeError, KeyError) as error:
+        raise InputError(f"{path} is damaged ({_first_line(error)}). Collect or download it again.") from None
+    for name, wanted in ((schema.PIXELS, "uint8 [rows, Y, X, 3]"), (schema.ACTION, "floats [rows, A]")):
+        if name not in columns:
+            raise fault(path, name, None, f"missing; {wanted} was expected.", f"The file has {', '.join(columns)}.")
+    pixels, action = columns[schema.PIXELS], columns[schema.ACTION]
+    if pixels.dtype != np.uint8 or pixels.ndim != 4 or pixels.shape[-1] != 3:
+        found = f"{pixels.dtype} {list(pixels.shape)}"
+        raise fault(
+            path, schema.PIXELS, None, f"uint8 [rows, Y, X, 3] was expected, found {found}.", "Convert the file."
+        )
+    if action.dtype.kind != "f" or action.ndim != 2 or action.shape[1] == 0:
+        found = f"{action.dtype} {list(action.shape)}"
+        raise fault(path, schema.ACTION, None, f"floats [rows, A] were expected, found {found}.", "Convert the file.")
+    if len(pixels) == 0:
+        raise fault(path, schema.PIXELS, None, "no rows.", "Collect episodes into the file first.")
+    return columns
+
+
+def check_row_counts(path: Path, columns: Mapping[str, h5py.Dataset]) -> None:
+    """Refuse a file whose row columns have different lengths."""
+    num_rows = len(columns[schema.PIXELS])
+    for name, column in columns.items():
+        if name in (schema.LENGTH, schema.OFFSET):
+            continue
+        found = len(column) if column.ndim else 0
+        if found != num_rows and (name == schema.ACTION or name in schema.INDEX_COLUMNS or column.ndim):
+            row = min(found, num_rows)
+            problem = f"ends at {found} rows, but {schema.PIXELS!r} has {num_rows}."
+            raise fault(path, name, row, problem, "The file was cut short while it was written; make it again.")
+
+
+def read_column(path: Path, name: str, column: h5py.Dataset) -> np.ndarray:
+    """The whole of a column that is not frames."""
+    try:
+        values: np.ndarray = column[()]
+    except OSError as error:
+        raise fault(path, name, None, f"cannot be read ({_first_line(error)}).", "Make or download it again.") from None
+    return values
+
+
+def check_actions(path: Path, actions: np.ndarray, last_rows: np.ndarray) -> None:
+    """Refuse infinite actions, and NaN anywhere but in the last row of an episode."""
+    bad = np.isinf(actions).any(axis=1)
+    missing = np.isnan(actions).any(axis=1)
+    missing[last_rows] = False
+    for rows, what in ((bad, "an infinite action"), (missing, "a NaN action before the end of its episode")):
+        if rows.any():
+            row = int(rows.argmax())
+            raise fault(path, schema.ACTION, row, f"{what}: {actions[row].tolist()}.", "Collect the file again.")
+
+
+def check_codec(path: Path, name: str, column: h5py.Dataset) -> None:
+    """Refuse frames compressed by a filter that is not installed, with the line that installs it."""
+    pipeline = column.id.get_create_plist()
+    filters = [pipeline.get_filter(i) for i in range(pipeline.get_nfilters())]
+    if all(h5py.h5z.filter_avail(code) for code, *_ in filters):
+        return
+    with contextlib.suppress(ImportError):
+        importlib.import_module("hdf5plugin")  # importing it registers its filters
+    for code, _, _, label in filters:
+        if not h5py.h5z.filter_avail(code):
+            called = label.decode(errors="replace") or "unnamed"
+            problem = f"compressed with HDF5 filter {code} ({called}), which is not installed."
+            raise fault(path, name, None, problem, f"Install it: {CODEC_INSTALL}")
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).strip().splitlines()[0].rstrip(".") if str(error).strip() else type(error).__name__

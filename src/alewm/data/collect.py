@@ -1,0 +1,152 @@
+"""Collecting episodes into a store: simulated and compressed in parallel processes, written in episode order."""
+
+import multiprocessing
+import os
+import signal
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from multiprocessing.connection import wait
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from alewm.data.codec import DEFAULT_LEVEL
+from alewm.data.episodes import EncodedEpisode, encode_episode
+from alewm.data.store import EpisodeStore
+from alewm.data.writer import StoreWriter, journal_path
+from alewm.errors import InputError
+
+EpisodeSource = Callable[[int, Sequence[int]], Iterator[dict[str, np.ndarray]]]
+"""(seed, episode numbers) -> those episodes, each determined by the seed and its number alone.
+
+With more than one process it must be picklable: a function of a module, or a bound method of a picklable object.
+"""
+
+
+class RecordedEpisodes:
+    """The source that repeats an existing file's numeric columns: collecting it converts the file to our layout."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+
+    def __call__(self, seed: int, episodes: Sequence[int]) -> Iterator[dict[str, np.ndarray]]:
+        """The recorded episodes; there is nothing for `seed` to decide."""
+        with EpisodeStore.open(self.path) as store:
+            for episode in episodes:
+                columns = store.episode(episode)
+                yield {name: values for name, values in columns.items() if values.dtype.kind in "biuf"}
+
+
+class CollectionProgress(NamedTuple):
+    """How far a collection has come."""
+
+    num_done: int
+    """Episodes in the file, those of an interrupted run included."""
+
+    num_wanted: int
+    num_new_rows: int
+    """Rows written by this run."""
+
+
+def collect(
+    source: EpisodeSource,
+    path: str | Path,
+    *,
+    num_episodes: int,
+    seed: int,
+    attributes: Mapping[str, Any] | None = None,
+    num_workers: int = 1,
+    episodes_per_task: int = 16,
+    level: int = DEFAULT_LEVEL,
+    on_progress: Callable[[CollectionProgress], None] | None = None,
+) -> Path:
+    """The path of a file with episodes 0 ... `num_episodes` - 1 of `source`.
+
+    The same arguments give the same bytes, whatever `num_workers` and `episodes_per_task` are and however often the
+    run was killed and repeated. A file that is complete already is left as it is; one that was made with other
+    arguments is refused. `attributes` (the task's name, say) are stored in the file beside the seed.
+    """
+    path = Path(path)
+    if num_episodes < 1 or num_workers < 1 or episodes_per_task < 1:
+        raise InputError(
+            f"Collecting needs at least one episode, worker and episode per task, got {num_episodes}, {num_workers} "
+            f"and {episodes_per_task}."
+        )
+    described = {**(attributes or {}), "seed": seed, "num_episodes": num_episodes}
+    if path.exists():
+        _check_complete(path, described)
+        journal_path(path).unlink(missing_ok=True)  # left by a kill between naming the file and tidying up
+        return path
+    with StoreWriter(path, attributes=described, level=level) as writer:
+        remaining = range(writer.num_episodes, num_episodes)
+        tasks = [remaining[i : i + episodes_per_task] for i in range(0, len(remaining), episodes_per_task)]
+        num_new_rows = 0
+        for episode in _encoded_episodes(source, seed, tasks, level, min(num_workers, max(1, len(tasks)))):
+            writer.append_encoded(episode)
+            num_new_rows += episode.num_rows
+            if on_progress is not None:
+                on_progress(CollectionProgress(writer.num_episodes, num_episodes, num_new_rows))
+    return path
+
+
+def _check_complete(path: Path, described: Mapping[str, Any]) -> None:
+    with EpisodeStore.open(path) as store:
+        found = store.attributes
+    wrong = [
+        f"{name} {found.get(name)!r} instead of {value!r}"
+        for name, value in described.items()
+        if found.get(name) != value
+    ]
+    if wrong:
+        raise InputError(f"{path} exists already, with {', '.join(wrong)}. Delete it or write to another path.")
+
+
+def _encoded_episodes(
+    source: EpisodeSource, seed: int, tasks: Sequence[Sequence[int]], level: int, num_workers: int
+) -> Iterator[EncodedEpisode]:
+    if num_workers == 1:
+        for task in tasks:
+            yield from _encode_task(source, seed, task, level)
+        return
+    # Spawned, because forking a process that has threads (torch has) may deadlock.
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(num_workers, mp_context=context, initializer=_follow_parent) as pool:
+        pending: deque[Future[list[EncodedEpisode]]] = deque()
+        waiting = deque(tasks)
+        try:
+            while waiting or pending:
+                # Two tasks per worker in flight keep all of them busy; more would only fill memory.
+                while waiting and len(pending) < 2 * num_workers:
+                    pending.append(pool.submit(_encode_task_list, source, seed, waiting.popleft(), level))
+                yield from pending.popleft().result()
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _follow_parent() -> None:
+    """Leave interrupts to the process that started this worker, and end when it does: a killed one says no goodbye."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+
+    def watch() -> None:
+        wait([parent.sentinel])
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def _encode_task(source: EpisodeSource, seed: int, episodes: Sequence[int], level: int) -> Iterator[EncodedEpisode]:
+    num_made = 0
+    for episode in source(seed, episodes):
+        num_made += 1
+        yield encode_episode(episode, level)
+    if num_made != len(episodes):
+        raise InputError(f"The episode source made {num_made} episodes when asked for {len(episodes)}.")
+
+
+def _encode_task_list(source: EpisodeSource, seed: int, episodes: Sequence[int], level: int) -> list[EncodedEpisode]:
+    return list(_encode_task(source, seed, episodes, level))

@@ -1,0 +1,141 @@
+"""One episode on its way into a file: checked, its frames compressed, and as one self-describing run of bytes."""
+
+import json
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+from typing import Any
+
+import numpy as np
+
+from alewm.data import schema
+from alewm.data.codec import DEFAULT_LEVEL, deflate
+from alewm.errors import InputError
+
+ColumnLayout = tuple[str, tuple[int, ...]]
+"""What must be equal in all episodes of a file: a column's dtype and the shape of one row."""
+
+
+@dataclass(frozen=True)
+class EncodedFrames:
+    """A column of images, one zlib stream per row."""
+
+    shape: tuple[int, ...]
+    """(Y, X, 3) of one frame."""
+
+    streams: tuple[bytes, ...]
+
+
+@dataclass(frozen=True)
+class EncodedEpisode:
+    """An episode as it is stored: frame columns compressed, the others as arrays."""
+
+    columns: dict[str, np.ndarray]
+    frames: dict[str, EncodedFrames]
+
+    @property
+    def num_rows(self) -> int:
+        """Rows of the episode."""
+        return len(self.columns[schema.ACTION])
+
+    def layout(self) -> dict[str, ColumnLayout]:
+        """dtype and row shape of every column."""
+        columns = {name: (values.dtype.str, values.shape[1:]) for name, values in self.columns.items()}
+        return columns | {name: ("|u1", frames.shape) for name, frames in self.frames.items()}
+
+
+def encode_episode(episode: Mapping[str, np.ndarray], level: int = DEFAULT_LEVEL) -> EncodedEpisode:
+    """`episode` checked and with its frames compressed; index columns are dropped, the writer makes them."""
+    columns: dict[str, np.ndarray] = {}
+    frames: dict[str, EncodedFrames] = {}
+    for given_name, given in episode.items():
+        name, values = schema.sanitised(given_name), np.asarray(given)
+        if schema.is_derived(name, episode):
+            continue
+        if name in columns or name in frames:
+            raise InputError(f"Two columns of the episode would both be stored as {name!r}; rename one of them.")
+        if _holds_frames(values):
+            frames[name] = EncodedFrames(values.shape[1:], tuple(_deflate_each(values, level)))
+        else:
+            columns[name] = np.ascontiguousarray(values)
+    _check(columns, frames)
+    return EncodedEpisode(columns, frames)
+
+
+def _holds_frames(values: np.ndarray) -> bool:
+    return values.dtype == np.uint8 and values.ndim == 4 and values.shape[-1] == 3
+
+
+def _deflate_each(frames: np.ndarray, level: int) -> list[bytes]:
+    return [deflate(np.ascontiguousarray(frame).data, level) for frame in frames]
+
+
+def _check(columns: Mapping[str, np.ndarray], frames: Mapping[str, EncodedFrames]) -> None:
+    if schema.PIXELS not in frames:
+        raise InputError(
+            f"An episode needs a column {schema.PIXELS!r} of uint8 frames [rows, Y, X, 3]; it has "
+            f"{_described(columns, frames)}."
+        )
+    action = columns.get(schema.ACTION)
+    if action is None or action.ndim != 2 or not np.issubdtype(action.dtype, np.floating):
+        raise InputError(
+            f"An episode needs a column {schema.ACTION!r} of floats [rows, A]; it has {_described(columns, frames)}."
+        )
+    num_rows = len(action)
+    if num_rows == 0:
+        raise InputError("An episode needs at least one row; this one is empty.")
+    for name, values in columns.items():
+        if values.dtype.kind not in "biuf":
+            raise InputError(f"Column {name!r} holds {values.dtype}; only numbers and booleans can be stored.")
+        if values.ndim == 0 or len(values) != num_rows:
+            raise InputError(
+                f"Column {name!r} has shape {values.shape}; {num_rows} rows were expected, as in 'action'."
+            )
+    for name, images in frames.items():
+        if len(images.streams) != num_rows:
+            raise InputError(
+                f"Column {name!r} has {len(images.streams)} rows; {num_rows} were expected, as in 'action'."
+            )
+
+
+def _described(columns: Mapping[str, np.ndarray], frames: Mapping[str, EncodedFrames]) -> str:
+    parts = [f"{name} {values.dtype}{list(values.shape)}" for name, values in columns.items()]
+    parts += [f"{name} uint8{[len(images.streams), *images.shape]}" for name, images in frames.items()]
+    return ", ".join(parts) or "no column"
+
+
+def crc32_of(streams: Sequence[bytes]) -> np.ndarray:
+    """CRC-32 of each stream, uint32."""
+    return np.fromiter((zlib.crc32(stream) for stream in streams), dtype=np.uint32, count=len(streams))
+
+
+def to_bytes(episode: EncodedEpisode) -> bytes:
+    """`episode` as one record: the length of a JSON header, the header, then the data it describes."""
+    header: dict[str, Any] = {
+        "columns": [[name, values.dtype.str, list(values.shape)] for name, values in episode.columns.items()],
+        "frames": [[name, list(f.shape), [len(s) for s in f.streams]] for name, f in episode.frames.items()],
+    }
+    text = json.dumps(header, separators=(",", ":")).encode()
+    parts = [len(text).to_bytes(4, "little"), text]
+    parts += [values.tobytes() for values in episode.columns.values()]
+    parts += [stream for frames in episode.frames.values() for stream in frames.streams]
+    return b"".join(parts)
+
+
+def from_bytes(record: bytes) -> EncodedEpisode:
+    """The episode that `to_bytes` wrote."""
+    position = 4 + int.from_bytes(record[:4], "little")
+    header = json.loads(record[4:position])
+    columns = {}
+    for name, dtype, shape in header["columns"]:
+        count = int(np.prod(shape))
+        # A copy, because a view would keep the whole record, frames included, alive.
+        columns[name] = np.frombuffer(record, dtype, count, position).reshape(shape).copy()
+        position += columns[name].nbytes
+    frames = {}
+    for name, shape, sizes in header["frames"]:
+        bounds = list(accumulate(sizes, initial=position))
+        frames[name] = EncodedFrames(tuple(shape), tuple(record[a:b] for a, b in pairwise(bounds)))
+        position = bounds[-1]
+    return EncodedEpisode(columns, frames)

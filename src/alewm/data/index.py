@@ -1,0 +1,91 @@
+"""Where episodes begin and end, from whichever index columns a file has."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from alewm.data import schema
+from alewm.data.checks import fault
+
+_REMEDY = "Collect or convert the file again."
+
+
+@dataclass(frozen=True)
+class EpisodeIndex:
+    """First row and number of rows of every episode."""
+
+    offsets: np.ndarray
+    """int64 [E]."""
+
+    lengths: np.ndarray
+    """int64 [E]."""
+
+    starts_at_one: bool
+    """Whether the file lacks reset frames: its `step_idx` counts from 1, and its last actions are not actions."""
+
+    @property
+    def last_rows(self) -> np.ndarray:
+        """The last row of every episode."""
+        last: np.ndarray = self.offsets + self.lengths - 1
+        return last
+
+
+def build_index(path: Path, columns: Mapping[str, np.ndarray], num_rows: int) -> EpisodeIndex:
+    """The index that `columns` (those of `schema.INDEX_COLUMNS` that the file has) agree on."""
+    episode_name = next((name for name in schema.EPISODE_SYNONYMS if name in columns), None)
+    if schema.LENGTH in columns:
+        lengths = _lengths(path, columns[schema.LENGTH], num_rows)
+    elif episode_name is not None:
+        lengths = _run_lengths(path, episode_name, columns[episode_name])
+    else:
+        wanted = f"{schema.LENGTH} (rows per episode) or {' / '.join(schema.EPISODE_SYNONYMS)} (episode of each row)"
+        raise fault(path, schema.LENGTH, None, f"missing; {wanted} is needed to tell episodes apart.", _REMEDY)
+    offsets = np.concatenate([[0], np.cumsum(lengths)[:-1]]).astype(np.int64)
+    if schema.OFFSET in columns:
+        _check_equal(path, schema.OFFSET, columns[schema.OFFSET], offsets)
+    if episode_name is not None and schema.LENGTH in columns:
+        runs = np.repeat(columns[episode_name][offsets], lengths)
+        _check_equal(path, episode_name, columns[episode_name], runs)
+    steps = np.arange(num_rows) - np.repeat(offsets, lengths)
+    starts_at_one = False
+    if schema.STEP in columns:
+        starts_at_one = bool(columns[schema.STEP][0] == 1)
+        _check_equal(path, schema.STEP, columns[schema.STEP], steps + starts_at_one)
+    return EpisodeIndex(offsets, lengths, starts_at_one)
+
+
+def _lengths(path: Path, column: np.ndarray, num_rows: int) -> np.ndarray:
+    if column.ndim != 1 or column.dtype.kind not in "iu" or len(column) == 0:
+        found = f"found {column.dtype} {list(column.shape)}."
+        raise fault(path, schema.LENGTH, None, f"one integer per episode was expected, {found}", _REMEDY)
+    lengths = column.astype(np.int64)
+    if (lengths < 1).any():
+        row = int((lengths < 1).argmax())
+        raise fault(path, schema.LENGTH, row, f"an episode of {lengths[row]} rows.", _REMEDY)
+    ends = np.cumsum(lengths)
+    if ends[-1] != num_rows:
+        row = min(int(np.searchsorted(ends, num_rows, side="right")), len(ends) - 1)
+        problem = f"the episodes add up to {ends[-1]} rows, but {schema.PIXELS!r} has {num_rows}."
+        raise fault(path, schema.LENGTH, row, problem, _REMEDY)
+    return lengths
+
+
+def _run_lengths(path: Path, name: str, episodes: np.ndarray) -> np.ndarray:
+    starts = np.flatnonzero(np.concatenate([[True], episodes[1:] != episodes[:-1]]))
+    _, first_seen = np.unique(episodes[starts], return_index=True)
+    if len(first_seen) != len(starts):
+        row = int(starts[np.setdiff1d(np.arange(len(starts)), first_seen)[0]])
+        raise fault(path, name, row, f"episode {episodes[row]} continues after another one began.", _REMEDY)
+    return np.diff(np.append(starts, len(episodes))).astype(np.int64)
+
+
+def _check_equal(path: Path, name: str, found: np.ndarray, expected: np.ndarray) -> None:
+    if found.shape != expected.shape:
+        problem = f"{expected.shape[0]} entries were expected, found shape {list(found.shape)}."
+        raise fault(path, name, None, problem, _REMEDY)
+    wrong = found != expected
+    if wrong.any():
+        row = int(wrong.argmax())
+        raise fault(path, name, row, f"{expected[row]} was expected, found {found[row]}.", _REMEDY)

@@ -1,0 +1,233 @@
+"""Training windows in batches: the same for a seed whatever the number of threads, processes or interruptions."""
+
+import os
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import pairwise
+from types import TracebackType
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+from alewm.data.buffers import Buffer, BufferPool
+from alewm.data.frames import DECODED_LIMIT_BYTES, open_frames
+from alewm.data.normalize import ActionStatistics
+from alewm.data.store import EpisodeStore
+from alewm.data.windows import WindowIndex, WindowShape
+from alewm.errors import InputError
+from alewm.shapes import Float, Tensor, UInt8
+
+
+@dataclass(frozen=True)
+class LoaderConfig:
+    """How windows are drawn and decoded."""
+
+    batch_size: int = 128
+    """Windows in a global batch, over all processes."""
+
+    seed: int = 3072
+    """Of the order of windows; each epoch has its own order."""
+
+    shuffle: bool = True
+    """Draw windows in random order; otherwise in the order of the file."""
+
+    num_threads: int = 0
+    """Threads that decode frames; 0 for one per available core."""
+
+    prefetch_batches: int = 2
+    """Batches decoded ahead of the one in use."""
+
+    image_size: int = 0
+    """Average frames down to this width and height; 0 keeps them as stored."""
+
+
+@dataclass(frozen=True)
+class Windows:
+    """A batch of windows.
+
+    Its memory is its own for as long as it is referenced. `to` and `release` hand that memory back to the loader for
+    later batches, which saves allocating it anew: use nothing of the batch afterwards.
+    """
+
+    pixels: UInt8[Tensor, "B F Y X 3"]
+    actions: Float[Tensor, "B G A"]
+    """Normalised action blocks, G = F - 1: block f leads from frame f to frame f + 1."""
+
+    _buffer: Buffer
+    _pool: BufferPool
+
+    def to(self, device: torch.device) -> tuple[UInt8[Tensor, "B F Y X 3"], Float[Tensor, "B G A"]]:
+        """Pixels and actions on `device`; from pinned memory the copy overlaps with what the device is doing."""
+        if device.type == "cpu":
+            return self.pixels, self.actions
+        copies = (self.pixels.to(device, non_blocking=True), self.actions.to(device, non_blocking=True))
+        self._pool.give_back_after_copy(self._buffer, device)
+        return copies
+
+    def release(self) -> None:
+        """Hand the memory back now."""
+        self._pool.give_back(self._buffer)
+
+
+def num_available_cores() -> int:
+    """Cores this process may use, where the system says so; else all of the machine."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+class _Position(NamedTuple):
+    epoch: int
+    step: int
+
+
+class WindowLoader:
+    """Batches of the windows of some episodes, decoded ahead by threads.
+
+    Each epoch is one permutation of all windows, cut into global batches (the incomplete last one is dropped); rank r
+    of R takes the r-th of R equal parts of every batch. So the batches of all ranks, put together in rank order, are
+    those of a single process. `state_dict` says which batch comes next, and a loader that loads it continues there.
+    """
+
+    def __init__(
+        self,
+        store: EpisodeStore,
+        episodes: Sequence[int],
+        statistics: ActionStatistics,
+        config: LoaderConfig = LoaderConfig(),  # noqa: B008 (frozen)
+        *,
+        shape: WindowShape = WindowShape(),  # noqa: B008 (frozen)
+        rank: int = 0,
+        num_ranks: int = 1,
+        pin_memory: bool = False,
+        decoded_limit_bytes: int = DECODED_LIMIT_BYTES,
+    ) -> None:
+        if statistics.action_dim != store.action_dim:
+            raise InputError(
+                f"The statistics are for actions of {statistics.action_dim} numbers, but {store.path} has "
+                f"{store.action_dim}."
+            )
+        if config.batch_size < 1 or config.batch_size % num_ranks:
+            raise InputError(
+                f"The global batch of {config.batch_size} windows cannot be shared equally by {num_ranks} processes; "
+                f"choose a multiple of {num_ranks}."
+            )
+        for episode in episodes:
+            store.rows_of(episode)  # refuses an episode the file does not have
+        numbers = np.asarray(sorted(episodes), dtype=np.int64)
+        self.config = config
+        self.shape = shape
+        self.index = WindowIndex(store.offsets[numbers], store.lengths[numbers], shape)
+        if len(self.index) < config.batch_size:
+            raise InputError(
+                f"{len(numbers)} episodes of {store.path} have {len(self.index)} windows of {shape.span} rows, fewer "
+                f"than one batch of {config.batch_size}. Use a smaller batch or collect more episodes."
+            )
+        self._rank, self._num_ranks = rank, num_ranks
+        self._num_threads = config.num_threads or num_available_cores()
+        self._actions = statistics.normalize(store.actions)
+        self.frames = open_frames(
+            store,
+            numbers.tolist(),
+            image_size=config.image_size or None,
+            num_threads=self._num_threads,
+            decoded_limit_bytes=decoded_limit_bytes,
+        )
+        self._local_batch = config.batch_size // num_ranks
+        self._pool = BufferPool((self._local_batch, shape.num_frames, *self.frames.shape), pin_memory)
+        self._threads = ThreadPoolExecutor(self._num_threads, thread_name_prefix="windows")
+        self._next = _Position(0, 0)
+        self._order: tuple[int, np.ndarray] | None = None
+
+    @property
+    def num_windows(self) -> int:
+        """Windows of all episodes, over all processes."""
+        return len(self.index)
+
+    def __len__(self) -> int:
+        """Batches in an epoch."""
+        return self.num_windows // self.config.batch_size
+
+    def __iter__(self) -> Iterator[Windows]:
+        """The rest of the current epoch."""
+        return self._batches(stop_after_epoch=self._next.epoch)
+
+    def forever(self) -> Iterator[Windows]:
+        """Batches of this epoch and all that follow, without a pause between them."""
+        return self._batches(stop_after_epoch=None)
+
+    def state_dict(self) -> dict[str, int]:
+        """The position of the next batch, and what it depends on."""
+        return {
+            "epoch": self._next.epoch,
+            "step": self._next.step,
+            "seed": self.config.seed,
+            "batch_size": self.config.batch_size,
+            "num_windows": self.num_windows,
+        }
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        """Continue at the position of `state`, which must come from a loader of the same windows in the same order."""
+        for name, value in self.state_dict().items():
+            if name not in ("epoch", "step") and state.get(name) != value:
+                raise InputError(f"The saved loader position has {name} {state.get(name)}, this loader has {value}.")
+        self._next = _Position(state["epoch"], state["step"])
+
+    def close(self) -> None:
+        """Stop the threads."""
+        self._threads.shutdown(wait=True, cancel_futures=True)
+
+    def __enter__(self) -> "WindowLoader":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _batches(self, stop_after_epoch: int | None) -> Iterator[Windows]:
+        ahead = self._next
+        pending: deque[tuple[_Position, Windows, list[Future[None]]]] = deque()
+        try:
+            while True:
+                while len(pending) <= self.config.prefetch_batches and (
+                    stop_after_epoch is None or ahead.epoch <= stop_after_epoch
+                ):
+                    windows, tasks = self._begin(ahead)
+                    ahead = self._after(ahead)
+                    pending.append((ahead, windows, tasks))
+                if not pending:
+                    return
+                position, windows, tasks = pending.popleft()
+                for task in tasks:
+                    task.result()
+                self._next = position
+                yield windows
+        finally:
+            for _, _, tasks in pending:
+                for task in tasks:
+                    task.cancel()
+
+    def _after(self, position: _Position) -> _Position:
+        last = position.step + 1 == len(self)
+        return _Position(position.epoch + 1, 0) if last else _Position(position.epoch, position.step + 1)
+
+    def _begin(self, position: _Position) -> tuple[Windows, list[Future[None]]]:
+        first = position.step * self.config.batch_size + self._rank * self._local_batch
+        starts = self.index.starts(self._epoch_order(position.epoch)[first : first + self._local_batch])
+        actions = torch.from_numpy(self.shape.action_blocks(self._actions, starts))
+        buffer = self._pool.take()
+        rows = self.shape.frame_rows(starts).reshape(-1)
+        out = buffer.pixels.numpy().reshape(len(rows), *self.frames.shape)
+        bounds = np.linspace(0, len(rows), min(len(rows), 4 * self._num_threads) + 1).astype(int).tolist()
+        tasks = [self._threads.submit(self.frames.read, rows[a:b], out[a:b]) for a, b in pairwise(bounds)]
+        return Windows(buffer.pixels, actions, buffer, self._pool), tasks
+
+    def _epoch_order(self, epoch: int) -> np.ndarray:
+        if self._order is None or self._order[0] != epoch:
+            windows = np.arange(self.num_windows)
+            if self.config.shuffle:
+                windows = np.random.default_rng([self.config.seed, epoch]).permutation(windows)
+            self._order = (epoch, windows)
+        return self._order[1]

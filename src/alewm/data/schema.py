@@ -1,0 +1,55 @@
+"""Names, dtypes and meaning of every column of an episode file.
+
+A file is a set of flat tables at the root of one HDF5 file, one row per recorded environment step, episodes one after
+the other. Row t holds what was seen at step t and the action *taken there*, which leads to row t + 1; an episode of n
+steps has n + 1 rows, row 0 being the reset, and its last row has no action (NaN).
+
+| dataset        | shape        | dtype   | meaning                                                            |
+|----------------|--------------|---------|--------------------------------------------------------------------|
+| `pixels`       | (N, Y, X, 3) | uint8   | the frame, RGB                                                     |
+| `action`       | (N, A)       | float32 | the action taken at this row; NaN in the last row of an episode    |
+| `step_idx`     | (N,)         | int64   | row number within the episode, from 0                              |
+| `ep_idx`       | (N,)         | int32   | episode number (some files call it `episode_idx`, some have none)  |
+| `ep_len`       | (E,)         | int32   | rows of each episode                                               |
+| `ep_offset`    | (E,)         | int64   | first row of each episode                                          |
+| `pixels_crc32` | (N,)         | uint32  | CRC-32 of the frame as compressed: finds damage without decoding   |
+| anything else  | (N, ...)     | numeric | state of the simulator, as its name says                           |
+
+Only `pixels`, `action` and a way to tell episodes apart are required of files from elsewhere.
+"""
+
+from collections.abc import Iterable
+
+FILE_VERSION = 1
+"""Raised whenever a file written here can no longer be read by an older version."""
+
+VERSION_ATTRIBUTE = "alewm_file_version"
+ATTRIBUTES_ATTRIBUTE = "alewm_attributes"
+"""JSON object in the file's root attributes: task, seed and whatever else the collector recorded."""
+
+PIXELS = "pixels"
+ACTION = "action"
+STEP = "step_idx"
+EPISODE = "ep_idx"
+EPISODE_SYNONYMS = (EPISODE, "episode_idx")
+LENGTH = "ep_len"
+OFFSET = "ep_offset"
+CHECKSUM_SUFFIX = "_crc32"
+
+INDEX_COLUMNS = (STEP, *EPISODE_SYNONYMS, LENGTH, OFFSET)
+"""Columns the writer makes itself; a source that supplies them is not believed."""
+
+
+def checksum_column(frames: str) -> str:
+    """The name of the column that holds the checksums of the frame column `frames`."""
+    return frames + CHECKSUM_SUFFIX
+
+
+def is_derived(name: str, columns: Iterable[str]) -> bool:
+    """Whether column `name` follows from the other `columns`: an index, or the checksums of frames."""
+    return name in INDEX_COLUMNS or (name.endswith(CHECKSUM_SUFFIX) and name.removesuffix(CHECKSUM_SUFFIX) in columns)
+
+
+def sanitised(name: str) -> str:
+    """`name` without the slashes that HDF5 would read as folders."""
+    return name.strip("/").replace("/", "_")

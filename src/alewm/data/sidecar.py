@@ -1,0 +1,44 @@
+"""Small JSON files beside a data file: what is decided once per file and read by everyone afterwards."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from alewm.errors import InputError
+
+
+def beside(data_path: str | Path, kind: str) -> Path:
+    """The path of the sidecar `kind` of a data file: `two-room.h5` has `two-room.splits.json`."""
+    data_path = Path(data_path)
+    return data_path.with_name(f"{data_path.stem}.{kind}.json")
+
+
+def write_json(path: Path, values: dict[str, Any]) -> None:
+    """Write `values` to `path` in one step, so that no reader ever sees half of them."""
+    draft = path.with_name(f"{path.name}.{os.getpid()}.draft")
+    draft.write_text(json.dumps(values, indent=1) + "\n", encoding="utf-8")
+    draft.replace(path)
+
+
+def read_json(path: Path, fields: tuple[str, ...]) -> dict[str, Any]:
+    """The object in `path`, checked to have `fields`."""
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InputError(f"{path} does not exist.") from None
+    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise InputError(f"{path} is not valid JSON ({error}); delete it to have it made anew.") from None
+    missing = [field for field in fields if not isinstance(values, dict) or field not in values]
+    if missing:
+        raise InputError(f"{path} lacks {', '.join(missing)}; delete it to have it made anew.")
+    return values  # type: ignore[no-any-return]
+
+
+def check_fingerprint(path: Path, found: str, expected: str, data_path: str | Path) -> None:
+    """Refuse a sidecar that was made for other data."""
+    if found != expected:
+        raise InputError(
+            f"{path} was made for data with fingerprint {found}, but {data_path} has {expected}. "
+            f"Restore the data file it belongs to, or delete {path} to have it made anew."
+        )

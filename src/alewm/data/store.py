@@ -1,0 +1,225 @@
+"""An episode file, open for reading and known to be sound."""
+
+import hashlib
+import json
+from functools import cached_property
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import h5py
+import numpy as np
+
+from alewm.data import schema
+from alewm.data.checks import (
+    check_actions,
+    check_codec,
+    check_row_counts,
+    fault,
+    find_columns,
+    open_file,
+    read_column,
+)
+from alewm.data.index import EpisodeIndex, build_index
+from alewm.data.writer import StoreWriter
+from alewm.errors import InputError, unknown_name
+
+__all__ = ["EpisodeStore", "StoreWriter"]
+
+_NUM_SAMPLED_FRAMES = 32
+
+
+class EpisodeStore:
+    """Episodes of one HDF5 file: those written by `StoreWriter`, and the published files of the same layout.
+
+    Opening checks all that can be checked without decoding every frame: columns, dtypes, row counts, the index, every
+    action, the codec, the presence of every frame's chunk, and some frames spread over the file. What was accepted
+    but deserves a word is in `notes`.
+    """
+
+    def __init__(self, path: Path, file: h5py.File) -> None:
+        self.path = path
+        self.notes: list[str] = []
+        self._file = file
+        self._datasets = find_columns(path, file)
+        check_row_counts(path, self._datasets)
+        self.index = self._read_index()
+        self.actions = self._read_actions()
+        self._check_frames()
+
+    @classmethod
+    def open(cls, path: str | Path) -> "EpisodeStore":
+        """The store at `path`; an unsound file is refused with the column and row at fault."""
+        path = Path(path)
+        file = open_file(path)
+        try:
+            return cls(path, file)
+        except BaseException:
+            file.close()
+            raise
+
+    @property
+    def num_episodes(self) -> int:
+        """Episodes in the file."""
+        return len(self.index.lengths)
+
+    @property
+    def num_rows(self) -> int:
+        """Recorded steps of all episodes together."""
+        return len(self.actions)
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """Rows of each episode, int64 [E]."""
+        return self.index.lengths
+
+    @property
+    def offsets(self) -> np.ndarray:
+        """First row of each episode, int64 [E]."""
+        return self.index.offsets
+
+    @property
+    def action_dim(self) -> int:
+        """Numbers in one action."""
+        return int(self.actions.shape[1])
+
+    @property
+    def frame_shape(self) -> tuple[int, int, int]:
+        """(Y, X, 3) of a frame."""
+        _, height, width, channels = self.pixels.shape
+        return height, width, channels
+
+    @property
+    def pixels(self) -> h5py.Dataset:
+        """The frames as HDF5 has them."""
+        return self._datasets[schema.PIXELS]
+
+    @property
+    def column_names(self) -> tuple[str, ...]:
+        """What was recorded, without index and checksums."""
+        return tuple(name for name in self._datasets if not schema.is_derived(name, self._datasets))
+
+    @cached_property
+    def attributes(self) -> dict[str, Any]:
+        """What the collector recorded about the file; empty for files from elsewhere."""
+        text = self._file.attrs.get(schema.ATTRIBUTES_ATTRIBUTE)
+        return {} if text is None else json.loads(text)
+
+    def column(self, name: str) -> np.ndarray:
+        """The whole column `name`, which must not be frames: `[N, ...]`."""
+        if name == schema.ACTION:
+            return self.actions
+        if name not in self._datasets:
+            raise unknown_name(f"column of {self.path}", name, self.column_names)
+        if name == schema.PIXELS:
+            raise InputError("Frames of a whole file do not fit in memory; use `frames` or a `WindowLoader`.")
+        return read_column(self.path, name, self._datasets[name])
+
+    def rows_of(self, episode: int) -> slice:
+        """The rows of `episode` in every column."""
+        if not 0 <= episode < self.num_episodes:
+            raise InputError(f"{self.path} has episodes 0 to {self.num_episodes - 1}, not {episode}.")
+        offset = int(self.offsets[episode])
+        return slice(offset, offset + int(self.lengths[episode]))
+
+    def frames(self, rows: np.ndarray) -> np.ndarray:
+        """The frames at `rows`, uint8 `[n, Y, X, 3]`."""
+        frames = np.empty((len(rows), *self.frame_shape), dtype=np.uint8)
+        for frame, row in zip(frames, rows, strict=True):
+            frame[:] = self._decode(int(row))
+        return frames
+
+    def episode(self, episode: int) -> dict[str, np.ndarray]:
+        """All recorded columns of one episode."""
+        rows = self.rows_of(episode)
+        columns = {
+            name: self._datasets[name][rows] for name in self.column_names if name not in (schema.PIXELS, schema.ACTION)
+        }
+        pixels = self.frames(np.arange(rows.start, rows.stop))
+        return {schema.PIXELS: pixels, schema.ACTION: self.actions[rows], **columns}
+
+    def frame_checksums(self) -> np.ndarray | None:
+        """CRC-32 of every compressed frame, for files that have them."""
+        column = self._datasets.get(schema.checksum_column(schema.PIXELS))
+        return None if column is None else column[()]
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A hash of layout, index, actions and frames spread over the file, however they are compressed."""
+        digest = hashlib.sha256()
+        for name in sorted(self.column_names):
+            column = self._datasets[name]
+            digest.update(f"{name} {column.dtype.str} {column.shape};".encode())
+        digest.update(self.lengths.astype("<i8").tobytes())
+        digest.update(self.actions.astype("<f4").tobytes())
+        digest.update(self.frames(self._sampled_rows()).tobytes())
+        return digest.hexdigest()[:32]
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._file.close()
+
+    def __enter__(self) -> "EpisodeStore":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _read_index(self) -> EpisodeIndex:
+        version = self._file.attrs.get(schema.VERSION_ATTRIBUTE, schema.FILE_VERSION)
+        if version > schema.FILE_VERSION:
+            raise InputError(
+                f"{self.path} has file version {version}; this alewm reads up to {schema.FILE_VERSION}. Update alewm."
+            )
+        found = {
+            name: read_column(self.path, name, self._datasets[name])
+            for name in schema.INDEX_COLUMNS
+            if name in self._datasets
+        }
+        index = build_index(self.path, found, len(self.pixels))
+        if index.starts_at_one:
+            self.notes.append(
+                f"{self.path} was recorded without reset frames (step_idx counts from 1): the last action of each "
+                f"episode is not one that was taken there, and is ignored."
+            )
+        return index
+
+    def _read_actions(self) -> np.ndarray:
+        actions = read_column(self.path, schema.ACTION, self._datasets[schema.ACTION]).astype(np.float32)
+        if self.index.starts_at_one:
+            actions[self.index.last_rows] = np.nan
+        check_actions(self.path, actions, self.index.last_rows)
+        actions.flags.writeable = False
+        return actions
+
+    def _check_frames(self) -> None:
+        check_codec(self.path, schema.PIXELS, self.pixels)
+        if self.pixels.chunks is not None:
+            self._check_chunks(self.pixels.chunks)
+        for row in self._sampled_rows():
+            self._decode(int(row))
+
+    def _check_chunks(self, chunks: tuple[int, ...]) -> None:
+        expected = int(np.prod([-(-n // c) for n, c in zip(self.pixels.shape, chunks, strict=True)]))
+        if self.pixels.id.get_num_chunks() == expected:
+            return
+        # A chunk that was never written reads as zeros: a black frame that nobody recorded.
+        present: set[int] = set()
+        self.pixels.id.chunk_iter(lambda chunk: present.add(chunk.chunk_offset[0]))
+        rows = [row for row in range(0, self.num_rows, chunks[0]) if row not in present]
+        raise fault(
+            self.path, schema.PIXELS, rows[0] if rows else None, "the frame was never written.", "Make the file again."
+        )
+
+    def _sampled_rows(self) -> np.ndarray:
+        return np.unique(np.linspace(0, self.num_rows - 1, _NUM_SAMPLED_FRAMES).astype(np.int64))
+
+    def _decode(self, row: int) -> np.ndarray:
+        try:
+            frame: np.ndarray = self.pixels[row]
+        except OSError as error:
+            problem = f"the frame cannot be decoded ({str(error).splitlines()[0]})."
+            raise fault(self.path, schema.PIXELS, row, problem, "Collect or download the file again.") from None
+        return frame

@@ -1,0 +1,167 @@
+"""Writing an episode file: in order, byte for byte reproducible, and continued after a kill."""
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import h5py
+import numpy as np
+
+from alewm.data import schema
+from alewm.data.codec import DEFAULT_LEVEL
+from alewm.data.episodes import EncodedEpisode, crc32_of, encode_episode, from_bytes, to_bytes
+from alewm.data.journal import Journal
+from alewm.errors import InputError
+
+# Version 1.10 of the format has a compact chunk index (25 bytes per frame instead of 60) and opens everywhere today.
+_FORMAT = ("v110", "v110")
+_ROWS_PER_CHUNK = 1000
+
+
+def journal_path(path: Path) -> Path:
+    """Where the finished episodes of the unfinished file `path` are kept."""
+    return path.with_name(path.name + ".journal")
+
+
+class StoreWriter:
+    """Appends episodes to the file `path`, which appears under its name once it is complete.
+
+    Until then there are two files beside it: `path.journal`, which holds every finished episode and survives a kill,
+    and `path.partial`, the HDF5 file being built, which a kill may leave damaged and which is then rebuilt from the
+    journal by the same calls in the same order. So an interrupted and an uninterrupted run end in the same bytes.
+
+    Use it as a context manager: leaving it normally completes the file, leaving it by an exception keeps the journal
+    for the next attempt.
+    """
+
+    def __init__(
+        self, path: str | Path, *, attributes: Mapping[str, Any] | None = None, level: int = DEFAULT_LEVEL
+    ) -> None:
+        if not 1 <= level <= 9:
+            raise InputError(f"The compression level is 1 (fast) to 9 (small), got {level}.")
+        self.path = Path(path)
+        if self.path.exists():
+            raise InputError(f"{self.path} exists already; delete it or write to another path.")
+        if not self.path.parent.is_dir():
+            raise InputError(f"The folder {self.path.parent} does not exist; create it first.")
+        self.level = level
+        self.attributes = dict(attributes or {})
+        self._partial = self.path.with_name(self.path.name + ".partial")
+        self._journal = Journal(
+            journal_path(self.path),
+            {"file_version": schema.FILE_VERSION, "attributes": self.attributes, "level": level},
+        )
+        self._lengths: list[int] = []
+        self._num_rows = 0
+        self._columns: dict[str, list[np.ndarray]] = {}
+        self._first: EncodedEpisode | None = None
+        self._file = h5py.File(self._partial, "w", libver=_FORMAT)
+        for record in self._journal.replay():
+            self._write(from_bytes(record))
+
+    @property
+    def num_episodes(self) -> int:
+        """Episodes written so far, those of an interrupted run included: the next one to append has this number."""
+        return len(self._lengths)
+
+    def append(self, episode: Mapping[str, np.ndarray]) -> None:
+        """Add one episode given as arrays `[rows, ...]`."""
+        self.append_encoded(encode_episode(episode, self.level))
+
+    def append_encoded(self, episode: EncodedEpisode) -> None:
+        """Add one episode that was compressed elsewhere, in another process for instance."""
+        self._check_layout(episode)
+        self._journal.append(to_bytes(episode))
+        self._write(episode)
+
+    def complete(self) -> Path:
+        """Finish the file, give it its name and return that."""
+        if not self._lengths:
+            raise InputError(f"{self.path} would hold no episode; append at least one.")
+        lengths = np.array(self._lengths)
+        offsets = np.concatenate([[0], np.cumsum(lengths)[:-1]])
+        for name, parts in self._columns.items():
+            self._write_column(name, np.concatenate(parts))
+        self._write_column(schema.STEP, np.concatenate([np.arange(n, dtype=np.int64) for n in lengths]))
+        self._write_column(schema.EPISODE, np.repeat(np.arange(len(lengths), dtype=np.int32), lengths))
+        self._write_column(schema.LENGTH, lengths.astype(np.int32))
+        self._write_column(schema.OFFSET, offsets.astype(np.int64))
+        self._file.attrs[schema.VERSION_ATTRIBUTE] = schema.FILE_VERSION
+        self._file.attrs[schema.ATTRIBUTES_ATTRIBUTE] = json.dumps(self.attributes, sort_keys=True)
+        self._file.close()
+        os.replace(self._partial, self.path)  # noqa: PTH105 (one step, unlike Path.rename on every system)
+        self._journal.delete()
+        return self.path
+
+    def abandon(self) -> None:
+        """Let go of the files; the journal stays for the next attempt."""
+        self._file.close()
+        self._partial.unlink(missing_ok=True)
+        self._journal.close()
+
+    def __enter__(self) -> "StoreWriter":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self.complete()
+        else:
+            self.abandon()
+
+    def _check_layout(self, episode: EncodedEpisode) -> None:
+        if self._first is None:
+            return
+        expected, found = self._first.layout(), episode.layout()
+        for name in sorted({*expected, *found}):
+            if expected.get(name) != found.get(name):
+                raise InputError(
+                    f"Episode {self.num_episodes} does not fit {self.path}: column {name!r} is "
+                    f"{_describe(found.get(name))}, in earlier episodes {_describe(expected.get(name))}."
+                )
+
+    def _write(self, episode: EncodedEpisode) -> None:
+        if self._first is None:
+            self._first = episode
+            for name, frames in episode.frames.items():
+                self._create_frames(name, frames.shape)
+        start = self._num_rows
+        for name, frames in episode.frames.items():
+            dataset = self._file[name]
+            dataset.resize(start + episode.num_rows, axis=0)
+            for row, stream in enumerate(frames.streams, start):
+                dataset.id.write_direct_chunk((row, 0, 0, 0), stream)
+            self._columns.setdefault(schema.checksum_column(name), []).append(crc32_of(frames.streams))
+        for name, values in episode.columns.items():
+            self._columns.setdefault(name, []).append(values)
+        self._lengths.append(episode.num_rows)
+        self._num_rows += episode.num_rows
+
+    def _create_frames(self, name: str, shape: tuple[int, ...]) -> None:
+        self._file.create_dataset(
+            name,
+            shape=(0, *shape),
+            maxshape=(None, *shape),
+            chunks=(1, *shape),
+            dtype=np.uint8,
+            compression="gzip",
+            compression_opts=self.level,
+            track_times=False,
+        )
+
+    def _write_column(self, name: str, values: np.ndarray) -> None:
+        self._file.create_dataset(
+            name,
+            data=values,
+            maxshape=(None, *values.shape[1:]),
+            chunks=(_ROWS_PER_CHUNK, *values.shape[1:]),
+            track_times=False,
+        )
+
+
+def _describe(layout: tuple[str, tuple[int, ...]] | None) -> str:
+    return "absent" if layout is None else f"{np.dtype(layout[0])} with rows of shape {layout[1]}"

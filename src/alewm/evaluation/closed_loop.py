@@ -1,0 +1,200 @@
+"""Running a policy from stored starts to stored goals, all episodes side by side."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+import torch
+
+from alewm.errors import InputError
+from alewm.shapes import Bool, Float, Int, Tensor
+
+
+@runtime_checkable
+class GoalEnvs(Protocol):
+    """What evaluation asks of a batch of goal environments (`alewm.envs.contract.VectorGoalEnv` is one)."""
+
+    def reset_to(self, start_rows: Mapping[str, Any], goal_rows: Mapping[str, Any]) -> None:
+        """Start every episode at its row, with its goal row as the goal."""
+        ...
+
+    def render(self) -> Tensor:
+        """A uint8 frame [B, Y, X, 3] of every episode."""
+        ...
+
+    def render_goal(self) -> Tensor:
+        """A uint8 frame [B, Y, X, 3] of every goal."""
+        ...
+
+    def step(self, actions: Tensor) -> None:
+        """Advance every episode by its action [B, action_dim]."""
+        ...
+
+    def success(self) -> Tensor:
+        """Whether each episode is at its goal now [B]."""
+        ...
+
+    def distance(self) -> Tensor:
+        """How far each is from its goal [B]."""
+        ...
+
+
+@runtime_checkable
+class Policy(Protocol):
+    """Something that acts (`alewm.planning.mpc.RecedingHorizon` and the floors are)."""
+
+    def begin(self, first: Tensor, goal: Tensor, episodes: Sequence[int]) -> None:
+        """Start new episodes from their first and goal frames [B, Y, X, 3]."""
+        ...
+
+    def next_actions(self, frames: Tensor, active: Tensor) -> Tensor:
+        """Actions [B, steps, action_dim] to execute before looking again; only those of active episodes count."""
+        ...
+
+
+@runtime_checkable
+class StoredPair(Protocol):
+    """A start and a goal in a data file (`alewm.data.pairs.EvaluationPair` is one)."""
+
+    @property
+    def episode(self) -> int:
+        """The episode both are in."""
+        ...
+
+    @property
+    def start_step(self) -> int:
+        """Row of the start within the episode."""
+        ...
+
+    @property
+    def goal_step(self) -> int:
+        """Row of the goal within the episode."""
+        ...
+
+    @property
+    def start_row(self) -> int:
+        """Row of the start in the file."""
+        ...
+
+    @property
+    def goal_row(self) -> int:
+        """Row of the goal in the file."""
+        ...
+
+
+@dataclass(frozen=True)
+class GoalPairs:
+    """Where each episode starts and what it must reach, as stored with the data."""
+
+    episodes: tuple[int, ...]
+    """Data-file episode of each pair; also names its random streams."""
+
+    start_steps: tuple[int, ...]
+    """Row within the episode where it starts."""
+
+    goal_steps: tuple[int, ...]
+    """Row within the episode that is the goal."""
+
+    start_rows: Mapping[str, Any]
+    """State columns [B, ...] of the starts."""
+
+    goal_rows: Mapping[str, Any]
+    """State columns [B, ...] of the goals."""
+
+    def __post_init__(self) -> None:
+        lengths = {
+            "start_steps": len(self.start_steps),
+            "goal_steps": len(self.goal_steps),
+            **{f"start column {name!r}": len(values) for name, values in self.start_rows.items()},
+            **{f"goal column {name!r}": len(values) for name, values in self.goal_rows.items()},
+        }
+        for name, length in lengths.items():
+            if length != len(self.episodes):
+                raise InputError(f"There are {len(self.episodes)} pairs, but {name} has {length} entries.")
+        if not self.episodes:
+            raise InputError("There are no pairs to evaluate; choose at least one episode.")
+        if len(set(zip(self.episodes, self.start_steps, strict=True))) != len(self.episodes):
+            raise InputError("The same pair occurs twice; every (episode, start) may be evaluated once.")
+
+    @classmethod
+    def gather(cls, pairs: Sequence[StoredPair], column: Callable[[str], Any], names: Sequence[str]) -> "GoalPairs":
+        """The stored `pairs` with their state columns, as in `GoalPairs.gather(pairs, store.column, names)`."""
+        starts, goals = [pair.start_row for pair in pairs], [pair.goal_row for pair in pairs]
+        columns = {name: column(name) for name in names}
+        return cls(
+            tuple(pair.episode for pair in pairs),
+            tuple(pair.start_step for pair in pairs),
+            tuple(pair.goal_step for pair in pairs),
+            {name: torch.as_tensor(values[starts]) for name, values in columns.items()},
+            {name: torch.as_tensor(values[goals]) for name, values in columns.items()},
+        )
+
+    def __len__(self) -> int:
+        return len(self.episodes)
+
+    def take(self, indices: Sequence[int]) -> "GoalPairs":
+        """The pairs at `indices`, in that order."""
+        return GoalPairs(
+            tuple(self.episodes[i] for i in indices),
+            tuple(self.start_steps[i] for i in indices),
+            tuple(self.goal_steps[i] for i in indices),
+            {name: torch.as_tensor(values)[list(indices)] for name, values in self.start_rows.items()},
+            {name: torch.as_tensor(values)[list(indices)] for name, values in self.goal_rows.items()},
+        )
+
+
+@dataclass(frozen=True)
+class ClosedLoop:
+    """What happened, on the CPU."""
+
+    presolved: Bool[Tensor, "B"]
+    """At the goal before the first step."""
+
+    success: Bool[Tensor, "B"]
+    """At the goal after some step within the budget."""
+
+    steps: Int[Tensor, "B"]
+    """Environment steps taken: up to success, or the budget."""
+
+    distances: Float[Tensor, "B time"]
+    """Distance to the goal at the start and after each step; NaN once an episode is over."""
+
+    actions: Float[Tensor, "B budget action"]
+    """Executed actions; zero once an episode is over."""
+
+
+def run_closed_loop(envs: GoalEnvs, pairs: GoalPairs, policy: Policy, *, budget: int = 50) -> ClosedLoop:
+    """The outcome of every episode under `policy` within `budget` environment steps.
+
+    Success is tested after each step, never before the first, and stays: an episode that has once succeeded is over.
+    It is neither planned nor measured any more (its environment receives zero actions, since a batch steps together).
+    """
+    if budget < 1:
+        raise InputError(f"The budget must be at least one environment step, got {budget}.")
+    envs.reset_to(pairs.start_rows, pairs.goal_rows)
+    presolved, distance = envs.success(), envs.distance()
+    if len(presolved) != len(pairs):
+        raise InputError(f"The environment has {len(presolved)} episodes, but there are {len(pairs)} pairs.")
+    frames = envs.render()
+    policy.begin(frames, envs.render_goal(), pairs.episodes)
+    active = torch.ones_like(presolved)
+    steps = torch.zeros_like(presolved, dtype=torch.long)
+    distances = [distance]
+    executed: list[Tensor] = []
+    while len(executed) < budget and active.any():
+        if executed:
+            frames = envs.render()
+        for action in policy.next_actions(frames, active).to(active.device).unbind(1)[: budget - len(executed)]:
+            executed.append(torch.where(active[:, None], action, 0))
+            envs.step(executed[-1])
+            steps += active
+            distances.append(torch.where(active, envs.distance(), torch.nan))
+            active = active & ~envs.success()
+            if not active.any():
+                break
+    missing = budget - len(executed)
+    distances += [torch.full_like(distance, torch.nan)] * missing
+    executed += [torch.zeros_like(executed[-1])] * missing
+    return ClosedLoop(
+        presolved.cpu(), ~active.cpu(), steps.cpu(), torch.stack(distances, 1).cpu(), torch.stack(executed, 1).cpu()
+    )

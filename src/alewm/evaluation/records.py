@@ -1,0 +1,97 @@
+"""What is kept of every episode, and the summary that becomes `result.json`."""
+
+import dataclasses
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from alewm.config import from_dict
+from alewm.errors import InputError
+from alewm.evaluation.statistics import Proportion
+
+
+@dataclass(frozen=True)
+class EpisodeRecord:
+    """One evaluated pair, complete enough to plan it again alone."""
+
+    episode: int
+    """Data-file episode."""
+
+    start_step: int
+    """Row of the start within it."""
+
+    goal_step: int
+    """Row of the goal within it."""
+
+    seed: int
+    """Seed of its streams, with `episode` and the plan's index."""
+
+    capacity: int
+    """Capacity it was planned with."""
+
+    q: tuple[float, ...]
+    """q(k | first, goal) over the support."""
+
+    success: bool
+    """Whether it reached the goal within the budget."""
+
+    presolved: bool
+    """Whether it was at the goal before its first step."""
+
+    steps: int
+    """Environment steps taken."""
+
+    predicted_costs: tuple[float, ...]
+    """Predicted goal cost of each plan."""
+
+    distances: tuple[float, ...]
+    """Distance to the goal at the start and after each of `steps` steps."""
+
+    random_success: bool
+    """Whether uniform-random actions reached the goal."""
+
+    zero_success: bool
+    """Whether doing nothing did."""
+
+
+def summarise(records: Sequence[EpisodeRecord]) -> dict[str, Any]:
+    """Success over all pairs and over those not solved at the start, beside both floors on the same pairs.
+
+    Rates are 0 to 1; a rate over no episodes is None.
+    """
+    hard = [record for record in records if not record.presolved]
+    every, nontrivial = Proportion.of([r.success for r in records]), Proportion.of([r.success for r in hard])
+    return {
+        "success_rate": every.rate,
+        "interval": every.interval,
+        "episodes": every.trials,
+        "success_rate_nontrivial": nontrivial.rate,
+        "interval_nontrivial": nontrivial.interval,
+        "episodes_nontrivial": nontrivial.trials,
+        "random_success_rate": Proportion.of([r.random_success for r in records]).rate,
+        "random_success_rate_nontrivial": Proportion.of([r.random_success for r in hard]).rate,
+        "zero_success_rate": Proportion.of([r.zero_success for r in records]).rate,
+        "zero_success_rate_nontrivial": Proportion.of([r.zero_success for r in hard]).rate,
+        "presolved_share": Proportion.of([r.presolved for r in records]).rate,
+    }
+
+
+def write_records(path: Path, records: Sequence[EpisodeRecord]) -> None:
+    """Write one JSON object per line; an existing file is replaced only once the new one is complete."""
+    lines = [json.dumps(dataclasses.asdict(record), allow_nan=False) for record in records]
+    unfinished = path.with_name(path.name + ".part")
+    unfinished.write_text("".join(line + "\n" for line in lines), encoding="utf-8")
+    unfinished.replace(path)
+
+
+def read_records(path: Path) -> list[EpisodeRecord]:
+    """The records that `write_records` wrote."""
+    records = []
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        try:
+            records.append(from_dict(EpisodeRecord, json.loads(line)))
+        except (json.JSONDecodeError, InputError, AttributeError) as error:
+            raise InputError(f"{path}, line {number}, is no episode record: {error}") from error
+    return records

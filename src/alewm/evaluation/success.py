@@ -1,0 +1,83 @@
+"""Closed-loop success of a planner on stored pairs, with its interval and its floors."""
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from alewm.config import to_dict
+from alewm.errors import InputError
+from alewm.evaluation.capacity_use import capacity_use
+from alewm.evaluation.closed_loop import ClosedLoop, GoalEnvs, GoalPairs, run_closed_loop
+from alewm.evaluation.floors import DoNothing, UniformRandom
+from alewm.evaluation.records import EpisodeRecord, summarise
+from alewm.planning.mpc import RecedingHorizon
+from alewm.planning.planner import Planner
+from alewm.shapes import Float, Tensor
+
+BUDGET = 50
+"""Environment steps per episode in the paper."""
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Everything an evaluation found."""
+
+    result: dict[str, Any]
+    """The content of `result.json`."""
+
+    records: tuple[EpisodeRecord, ...]
+    """One per pair, in the order of the pairs."""
+
+    outcome: ClosedLoop
+    """What happened step by step; its actions replay the episodes (`animations.film`)."""
+
+
+def evaluate(
+    envs: GoalEnvs,
+    pairs: GoalPairs,
+    planner: Planner,
+    prior: Float[Tensor, "C"],
+    *,
+    budget: int = BUDGET,
+) -> Evaluation:
+    """Success of `planner` on `pairs`, all planned together; uniform-random and do-nothing actions on the same pairs.
+
+    `prior` is π_0 over the model's support, from which the selector's shift is measured.
+    """
+    if len(prior) != len(planner.support):
+        raise InputError(f"The support has {len(planner.support)} capacities, but the prior has {len(prior)}.")
+    began = time.perf_counter()
+    policy = RecedingHorizon(planner)
+    outcome = run_closed_loop(envs, pairs, policy, budget=budget)
+    planned = time.perf_counter()
+    action_dim, seed = len(planner.action_mean), planner.config.seed
+    uniform = run_closed_loop(envs, pairs, UniformRandom(action_dim, budget, seed), budget=budget)
+    nothing = run_closed_loop(envs, pairs, DoNothing(action_dim, budget), budget=budget)
+    records = tuple(
+        EpisodeRecord(
+            episode=pairs.episodes[b],
+            start_step=pairs.start_steps[b],
+            goal_step=pairs.goal_steps[b],
+            seed=seed,
+            capacity=policy.capacities[b],
+            q=tuple(policy.q[b].tolist()),
+            success=bool(outcome.success[b]),
+            presolved=bool(outcome.presolved[b]),
+            steps=int(outcome.steps[b]),
+            predicted_costs=tuple(policy.predicted_costs[b]),
+            distances=tuple(outcome.distances[b, : int(outcome.steps[b]) + 1].tolist()),
+            random_success=bool(uniform.success[b]),
+            zero_success=bool(nothing.success[b]),
+        )
+        for b in range(len(pairs))
+    )
+    result = {
+        **summarise(records),
+        **capacity_use(policy.capacities, policy.q, prior, planner.support),
+        "budget": budget,
+        "planning": to_dict(planner.config),
+        "device": planner.device.type,
+        "seconds": time.perf_counter() - began,
+        "seconds_planning": planned - began,
+    }
+    return Evaluation(result, records, outcome)

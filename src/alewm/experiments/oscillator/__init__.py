@@ -1,0 +1,1 @@
+"""The paper's toy study: two controlled damped oscillators, seen through a nonlinear ten-dimensional observation."""

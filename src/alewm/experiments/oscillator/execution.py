@@ -1,0 +1,106 @@
+"""Running a study: groups of models in parallel processes, each run's record kept as soon as it exists."""
+
+import multiprocessing
+import os
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from alewm.errors import InputError
+from alewm.experiments.oscillator.config import OscillatorRun
+from alewm.experiments.oscillator.data import make_splits
+from alewm.experiments.oscillator.evaluation import measure
+from alewm.experiments.oscillator.study import Study
+from alewm.experiments.oscillator.training import train
+from alewm.runs.checkpoint import save_tensors
+from alewm.runs.files import read_json, write_json
+from alewm.runs.folder import RunFolder
+
+MAX_MODELS = 3
+"""Models trained side by side in one process: more no longer fit a core's cache and gain nothing on a CPU."""
+
+
+def execute(
+    study: Study, folder: RunFolder, *, jobs: int, on_done: Callable[[Sequence[OscillatorRun], float], None]
+) -> list[dict[str, Any]]:
+    """One record per run, in the study's order; runs whose record is in the folder already are not repeated."""
+    finished = {run: record for run in study.runs if (record := _stored(folder, run)) is not None}
+    missing = Study(tuple(run for run in study.runs if run not in finished))
+    for runs, seconds in _in_processes(missing.groups(MAX_MODELS), folder.path, jobs):
+        for run in runs:
+            record = _stored(folder, run)
+            assert record is not None, f"the process that trained {run.name} left no record"
+            finished[run] = record
+            folder.log(run=run.name, seconds=record["seconds"], r2=record["r2_by_prefix"][-1])
+        on_done(runs, seconds)
+    return [finished[run] for run in study.runs]
+
+
+def _in_processes(groups: list[list[OscillatorRun]], folder: Path, jobs: int) -> "Any":
+    """(runs, seconds) of every group as it finishes."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    workers = min(jobs, len(groups))
+    if workers <= 1:
+        for group in groups:
+            yield group, _train_group(group, folder, torch.get_num_threads())
+        return
+    # Spawned, not forked: a fork copies torch's thread pools in whatever state they are.
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(workers, mp_context=context) as pool:
+        pending = {pool.submit(_train_group, group, folder, max(1, cores // workers)): group for group in groups}
+        try:
+            for future in as_completed(pending):
+                yield pending[future], future.result()
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
+
+
+def _train_group(runs: list[OscillatorRun], folder: Path, num_threads: int) -> float:
+    """Trains and measures runs that are alike; returns the seconds it took."""
+    torch.set_num_threads(num_threads)
+    began = time.perf_counter()
+    splits_of = {seed: make_splits(seed) for seed in {run.seed for run in runs}}
+    models, history = train(runs, {seed: splits["train"] for seed, splits in splits_of.items()})
+    measured = measure(runs, models, history, splits_of)
+    seconds = time.perf_counter() - began
+    for row, (run, values) in enumerate(zip(runs, measured, strict=True)):
+        save_tensors(folder / "checkpoints" / f"{run.name}.safetensors", models.state_of(row))
+        # Models that train side by side share their time: the seconds of a run are its share.
+        write_json(_record_path(folder, run), _identity(run) | values | {"seconds": seconds / len(runs)})
+    return seconds
+
+
+def _identity(run: OscillatorRun) -> dict[str, Any]:
+    return {
+        "name": run.name,
+        "method": run.method,
+        "control": run.control,
+        "latent_dim": run.latent_dim,
+        "seed": run.seed,
+        "lambda": run.reg_weight,
+        "alpha": run.prior_degree if run.chooses_capacity else None,
+        "selector_rate": run.selector_rate if run.learns_capacity else None,
+        "config": asdict(run),
+    }
+
+
+def _record_path(folder: Path, run: OscillatorRun) -> Path:
+    return folder / "records" / f"{run.name}.json"
+
+
+def _stored(folder: RunFolder, run: OscillatorRun) -> dict[str, Any] | None:
+    path = _record_path(folder.path, run)
+    if not path.exists():
+        return None
+    record = read_json(path)
+    if not isinstance(record, dict) or record.get("config") != asdict(run):
+        raise InputError(
+            f"{path} does not describe the run {run.name}. Nothing was changed. Remove it to have the run repeated."
+        )
+    return record

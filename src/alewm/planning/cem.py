@@ -1,0 +1,87 @@
+"""The cross-entropy method over any scoring function, for many episodes at once.
+
+It knows no environment, model, logger or clock, and draws nothing itself: the noise comes in. One iteration is a
+fixed sequence of tensor operations of fixed shapes, so that it can be compiled or captured as a whole.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+
+from alewm.errors import InputError
+from alewm.shapes import Float, Tensor
+
+Score = Callable[[Tensor], Tensor]
+"""Candidates [B, S, H, A] to costs [B, S], lower is better."""
+
+
+@dataclass(frozen=True)
+class CEMConfig:
+    """Sizes of the search; the defaults are the paper's."""
+
+    num_candidates: int = 300
+    """Action sequences scored per episode and iteration (S)."""
+
+    num_iterations: int = 30
+    """Times the distribution is refined."""
+
+    num_elites: int = 30
+    """Best candidates the distribution is refitted to (E)."""
+
+    initial_std: float = 1.0
+    """Standard deviation of the first candidates, in normalised action units."""
+
+    def __post_init__(self) -> None:
+        if self.num_iterations < 1 or self.initial_std <= 0:
+            raise InputError(
+                f"CEM needs at least one iteration and a positive standard deviation, got "
+                f"{self.num_iterations} and {self.initial_std}."
+            )
+        if not 2 <= self.num_elites <= self.num_candidates:
+            raise InputError(
+                f"CEM needs at least 2 elites (their spread is the next standard deviation) and as many candidates, "
+                f"got {self.num_elites} elites of {self.num_candidates} candidates."
+            )
+
+
+@dataclass(frozen=True)
+class CEMResult:
+    """Where the search ended, per episode."""
+
+    mean: Float[Tensor, "B H A"]
+    """The plan: the mean of the last elites, not the best candidate ever seen."""
+
+    std: Float[Tensor, "B H A"]
+    """The spread of the last elites."""
+
+    cost: Float[Tensor, "B"]
+    """The cost of `mean`."""
+
+    elite_costs: Float[Tensor, "B iterations"]
+    """Mean cost of the elites in every iteration: how the search went."""
+
+
+def solve(
+    score: Score,
+    noise: Float[Tensor, "iterations B S H A"],
+    config: CEMConfig,
+    initial_mean: Float[Tensor, "B H A"] | None = None,
+) -> CEMResult:
+    """The plan that minimises `score`, found with the given standard normal `noise`.
+
+    Candidates are mean + std · noise; the noise of candidate 0 is zero, so that it is the mean itself. The mean and
+    the standard deviation (n - 1) of the elites are the next mean and std. Nothing is clipped: what an action outside
+    the range does is the environment's business. A candidate whose cost is NaN is never preferred.
+    """
+    mean = noise.new_zeros(noise.shape[1], *noise.shape[3:]) if initial_mean is None else initial_mean
+    std = torch.full_like(mean, config.initial_std)
+    elite_costs = []
+    for step in range(config.num_iterations):
+        candidates = mean[:, None] + std[:, None] * noise[step]
+        # topk ranks NaN above every number, so the lowest costs are numbers while there are any.
+        best = score(candidates).topk(config.num_elites, dim=1, largest=False)
+        elites = candidates.gather(1, best.indices[:, :, None, None].expand(-1, -1, *mean.shape[1:]))
+        mean, std = elites.mean(1), elites.std(1)
+        elite_costs.append(best.values.mean(1))
+    return CEMResult(mean, std, score(mean[:, None])[:, 0], torch.stack(elite_costs, 1))

@@ -1,0 +1,55 @@
+"""What planning asks of a world model, so that any model that offers it can be planned with."""
+
+from typing import Protocol, runtime_checkable
+
+from alewm.capacity.support import CapacitySupport
+from alewm.shapes import Float, Tensor
+
+
+@runtime_checkable
+class PlanningModel(Protocol):
+    """A world model as planning sees it."""
+
+    @property
+    def support(self) -> CapacitySupport:
+        """The capacities it can be planned with."""
+        ...
+
+    def encode(self, pixels: Tensor) -> tuple[Tensor, Tensor]:
+        """Features [B, F, W] and latents [B, F, D] of pixels [B, F, 3, Y, X], uint8 or float."""
+        ...
+
+    def predict(self, z: Tensor, actions: Tensor) -> Tensor:
+        """The next latent [N, T, D] at each of T positions, causally, from latents [N, T, D] and blocks [N, T, A]."""
+        ...
+
+    def capacity_logits(self, features: Tensor) -> Tensor:
+        """Logits [B, C] over the support, from features [B, F, W] of the first and the goal frame."""
+        ...
+
+
+@runtime_checkable
+class SlicedPredictor(Protocol):
+    """A model that can also predict from a short latent without ever building the wide one."""
+
+    def predict_prefix(self, z: Tensor, actions: Tensor, width: int) -> Tensor:
+        """The first `width` coordinates [N, width] of the latent after the last of T positions.
+
+        `z` [N, T, k] holds only the k active coordinates; the others count as zero. Equal to `predict` on the
+        zero-padded latent, up to rounding.
+        """
+        ...
+
+
+def next_latent(
+    model: PlanningModel, z: Float[Tensor, "N T k"], actions: Float[Tensor, "N T A"], width: int, latent_dim: int
+) -> Float[Tensor, "N width"]:
+    """The first `width` coordinates of the latent after the last position, from a prefix of k coordinates.
+
+    Models without a sliced path get the prefix zero-padded to D, which is the mask of the paper's rollout.
+    """
+    if isinstance(model, SlicedPredictor):
+        return model.predict_prefix(z, actions, width)
+    padded = z.new_zeros(*z.shape[:-1], latent_dim)
+    padded[..., : z.shape[-1]] = z
+    return model.predict(padded, actions)[:, -1, :width]

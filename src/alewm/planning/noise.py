@@ -1,0 +1,51 @@
+"""A random stream per episode: what an episode draws never depends on the episodes planned beside it.
+
+A stream is named by its purpose and integers such as (seed, episode, plan index). The name is hashed to a seed, the
+seed starts a generator of its own, and that generator draws everything the stream needs at once. Regrouping,
+reordering or dropping episodes therefore leaves every other episode's numbers untouched.
+
+Candidates are drawn on the device that plans: a second of a CPU core per 200 episodes would otherwise be spent on
+numbers that a GPU makes in a millisecond. Generators of different devices make different numbers, so a plan is
+repeatable on one kind of device; `portable=True` draws on the CPU and copies, for comparisons across devices.
+"""
+
+import hashlib
+from collections.abc import Sequence
+
+import torch
+
+from alewm.shapes import Float, Tensor
+
+StreamKey = tuple[int, int, int]
+"""(seed, episode, plan index)."""
+
+
+def stream_seed(purpose: str, *key: int) -> int:
+    """A 63-bit seed that is a fixed function of the stream's name."""
+    name = f"{purpose}:{','.join(str(int(part)) for part in key)}"
+    return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "big") >> 1
+
+
+def stream(purpose: str, *key: int, device: torch.device | str = "cpu") -> torch.Generator:
+    """The generator of one stream, at its beginning."""
+    return torch.Generator(device).manual_seed(stream_seed(purpose, *key))
+
+
+def candidate_noise(
+    keys: Sequence[StreamKey],
+    num_iterations: int,
+    num_candidates: int,
+    horizon: int,
+    action_dim: int,
+    *,
+    device: torch.device | str,
+    portable: bool = False,
+) -> Float[Tensor, "iterations B S H A"]:
+    """Standard normal noise for every iteration of every episode's plan, with candidate 0 zero (it is the mean)."""
+    shape = (num_iterations, num_candidates, horizon, action_dim)
+    noise = torch.empty((num_iterations, len(keys), *shape[1:]), device=device)
+    for b, key in enumerate(keys):
+        source = stream("candidates", *key, device="cpu" if portable else device)
+        noise[:, b] = torch.randn(shape, generator=source, device=source.device)
+    noise[:, :, 0] = 0
+    return noise

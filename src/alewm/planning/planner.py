@@ -1,0 +1,240 @@
+"""The planner on its own: two images in, actions out.
+
+```python
+planner = Planner(model, statistics.mean, statistics.std)
+for action in planner(image_now, image_of_the_goal):
+    env.step(action)
+```
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import nn
+
+from alewm.errors import InputError
+from alewm.planning.capacity_rule import parse_capacity_rule
+from alewm.planning.cem import CEMConfig
+from alewm.planning.inner_loop import InnerLoop, plan_group
+from alewm.planning.model_protocol import PlanningModel
+from alewm.planning.noise import StreamKey, candidate_noise
+from alewm.planning.objective import GoalCost
+from alewm.planning.rollout import CONTEXT
+from alewm.shapes import Float, Tensor, UInt8
+
+
+@dataclass(frozen=True)
+class PlanningConfig:
+    """How plans are made and how much of one is executed; the defaults are the paper's."""
+
+    cem: CEMConfig = field(default_factory=CEMConfig)
+    """The search."""
+
+    horizon: int = 5
+    """Blocks of actions planned ahead (H)."""
+
+    executed_blocks: int = 5
+    """Blocks executed before planning again."""
+
+    frame_skip: int = 5
+    """Environment steps per block."""
+
+    goal_cost: GoalCost = "active"
+    """Compare the goal on the planned prefix (`active`) or on the whole latent (`full`)."""
+
+    capacity: str = "modal"
+    """`modal` (argmax of q), `sample`, `best-of`, `best-of:8,32`, or one supported capacity such as `32`."""
+
+    seed: int = 42
+    """First part of every episode's stream of noise."""
+
+    context: int = CONTEXT
+    """Positions the predictor reads."""
+
+    episodes_per_batch: int = 256
+    """Most episodes searched at once; bounds memory and changes no episode's noise."""
+
+    portable_noise: bool = False
+    """Draw candidates on the CPU, so that every device sees the same ones; slower on a GPU."""
+
+    def __post_init__(self) -> None:
+        for name in ("horizon", "executed_blocks", "frame_skip", "context", "episodes_per_batch"):
+            if getattr(self, name) < 1:
+                raise InputError(f"{name} must be at least 1, got {getattr(self, name)}.")
+        if self.executed_blocks > self.horizon:
+            raise InputError(
+                f"Only planned blocks can be executed: {self.executed_blocks} executed, but {self.horizon} planned."
+            )
+        if self.goal_cost not in ("active", "full"):
+            raise InputError(f"The goal cost is `active` or `full`, got {self.goal_cost!r}.")
+
+
+@dataclass(frozen=True)
+class Plans:
+    """One plan per episode, in normalised action units."""
+
+    blocks: Float[Tensor, "B H A"]
+    """Planned action blocks."""
+
+    costs: Float[Tensor, "B"]
+    """Predicted goal cost of each plan."""
+
+    capacities: tuple[int, ...]
+    """The capacity each was planned with."""
+
+
+class Planner:
+    """Plans with a world model in evaluation mode, on the device the model is on.
+
+    The same images always give the same plan: noise comes from streams named by (seed, episode, plan index).
+    """
+
+    def __init__(
+        self,
+        model: PlanningModel,
+        action_mean: Any,
+        action_std: Any,
+        config: PlanningConfig | None = None,
+        *,
+        device: torch.device | str | None = None,
+        inner_loop: InnerLoop = plan_group,
+    ) -> None:
+        self.model, self.support, self.inner_loop = model, model.support, inner_loop
+        self.config = config or PlanningConfig()
+        self.rule = parse_capacity_rule(self.config.capacity, self.support)
+        self.device = torch.device(device) if device is not None else _device_of(model)
+        self.action_mean = torch.as_tensor(action_mean, dtype=torch.float32, device=self.device)
+        self.action_std = torch.as_tensor(action_std, dtype=torch.float32, device=self.device)
+        if self.action_mean.ndim != 1 or self.action_mean.shape != self.action_std.shape:
+            raise InputError(
+                f"The mean and the standard deviation of actions are two vectors of one length (the action's), got "
+                f"shapes {tuple(self.action_mean.shape)} and {tuple(self.action_std.shape)}."
+            )
+
+    @property
+    def block_dim(self) -> int:
+        """Numbers in one block: actions of `frame_skip` steps, one after the other."""
+        return self.config.frame_skip * len(self.action_mean)
+
+    def __call__(self, now: Any, goal: Any) -> Float[Tensor, "*batch steps action"]:
+        """Environment actions that lead from the image `now` to the image `goal`.
+
+        Images are uint8 [Y, X, 3] or, for several at once, [B, Y, X, 3]; arrays or tensors.
+        """
+        now, goal = self._images(now, "current"), self._images(goal, "goal")
+        if now.shape != goal.shape:
+            raise InputError(f"The two images have different shapes: {tuple(now.shape)} and {tuple(goal.shape)}.")
+        alone = now.ndim == 3
+        if alone:
+            now, goal = now[None], goal[None]
+        features, latents = self.encode(torch.stack([now, goal], 1))
+        episodes = range(len(now))
+        plans = self.plan(
+            latents[:, 0],
+            latents[:, 1],
+            self.rule.choices(self.capacity_distribution(features), self.support, self.config.seed, episodes),
+            [(self.config.seed, episode, 0) for episode in episodes],
+        )
+        actions = self.to_actions(plans.blocks)
+        return actions[0] if alone else actions
+
+    @torch.no_grad()
+    def encode(self, frames: UInt8[Tensor, "B F Y X 3"]) -> tuple[Float[Tensor, "B F W"], Float[Tensor, "B F D"]]:
+        """Features and latents of images, a batch of episodes at a time."""
+        if getattr(self.model, "training", False):
+            raise InputError("The model is in training mode, where a latent depends on its batch; call model.eval().")
+        parts = [
+            self.model.encode(part.to(self.device).permute(0, 1, 4, 2, 3))
+            for part in torch.split(frames, self.config.episodes_per_batch)
+        ]
+        features, latents = (torch.cat(side) for side in zip(*parts, strict=True))
+        return features, latents
+
+    @torch.no_grad()
+    def capacity_distribution(self, features: Float[Tensor, "B 2 W"]) -> Float[Tensor, "B C"]:
+        """q(k | first, goal); certain where there is nothing to choose."""
+        if len(self.support) == 1:
+            return features.new_ones(len(features), 1)
+        return self.model.capacity_logits(features).float().softmax(-1)
+
+    @torch.no_grad()
+    def plan(
+        self,
+        z_now: Float[Tensor, "B D"],
+        z_goal: Float[Tensor, "B D"],
+        choices: Sequence[tuple[int, ...]],
+        keys: Sequence[StreamKey],
+        initial_blocks: Float[Tensor, "B H A"] | None = None,
+    ) -> Plans:
+        """The best plan of each episode among those of its candidate capacities; a tie goes to the smaller capacity.
+
+        Episodes that plan with the same capacity are searched together. Every capacity an episode tries meets the
+        same noise.
+        """
+        if initial_blocks is None:
+            initial_blocks = torch.zeros(len(z_now), self.config.horizon, self.block_dim, device=self.device)
+        blocks = initial_blocks.clone()
+        costs = torch.full((len(z_now),), torch.nan, device=self.device)
+        capacities = torch.zeros(len(z_now), dtype=torch.long, device=self.device)
+        for capacity, rows in self._groups(choices):
+            here = torch.tensor(rows, device=self.device)
+            cem = self.config.cem
+            noise = candidate_noise(
+                [keys[row] for row in rows],
+                cem.num_iterations,
+                cem.num_candidates,
+                self.config.horizon,
+                self.block_dim,
+                device=self.device,
+                portable=self.config.portable_noise,
+            )
+            found = self.inner_loop(
+                self.model,
+                z_now[here],
+                z_goal[here],
+                noise,
+                initial_blocks[here],
+                capacity=capacity,
+                goal_cost=self.config.goal_cost,
+                cem=cem,
+                context=self.config.context,
+            )
+            found_cost = found.cost.to(costs.dtype)
+            wins = costs[here].isnan() | (found_cost < costs[here])
+            blocks[here] = torch.where(wins[:, None, None], found.mean.to(blocks.dtype), blocks[here])
+            costs[here] = torch.where(wins, found_cost, costs[here])
+            capacities[here] = torch.where(wins, capacity, capacities[here])
+        if not torch.isfinite(costs).all():
+            lost = [keys[row][1] for row in (~costs.isfinite()).nonzero().flatten().tolist()]
+            raise InputError(
+                f"The model's predictions are not finite for {len(lost)} of {len(costs)} episodes (first: {lost[0]}). "
+                "Its weights have diverged; use an earlier checkpoint."
+            )
+        return Plans(blocks, costs, tuple(capacities.tolist()))
+
+    def to_actions(self, blocks: Float[Tensor, "B H A"]) -> Float[Tensor, "B steps action"]:
+        """Environment actions, one per step, in the environment's units; never clipped."""
+        steps = blocks.reshape(len(blocks), -1, len(self.action_mean))
+        return steps * self.action_std + self.action_mean
+
+    def _groups(self, choices: Sequence[tuple[int, ...]]) -> Iterator[tuple[int, list[int]]]:
+        for capacity in sorted({k for tried in choices for k in tried}):
+            rows = [row for row, tried in enumerate(choices) if capacity in tried]
+            for start in range(0, len(rows), self.config.episodes_per_batch):
+                yield capacity, rows[start : start + self.config.episodes_per_batch]
+
+    def _images(self, images: Any, which: str) -> Tensor:
+        tensor = torch.as_tensor(images)
+        if tensor.dtype != torch.uint8 or tensor.ndim not in (3, 4) or tensor.shape[-1] != 3:
+            raise InputError(
+                f"The {which} image must be uint8 [Y, X, 3] or a batch [B, Y, X, 3], got {tensor.dtype} "
+                f"{list(tensor.shape)}."
+            )
+        return tensor
+
+
+def _device_of(model: PlanningModel) -> torch.device:
+    parameter = next(model.parameters(), None) if isinstance(model, nn.Module) else None
+    return parameter.device if parameter is not None else torch.device("cpu")

@@ -1,0 +1,58 @@
+"""How long work shows that it is alive: a bar on a terminal, a line now and then elsewhere."""
+
+import sys
+import time
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import Progress as Bar
+
+LINE_EVERY_SECONDS = 10.0
+
+
+class Progress:
+    """A bar with rate and time left where a person watches, plain lines where a log file does; both on stderr."""
+
+    def __init__(self, title: str, total: int, unit: str) -> None:
+        self.title, self.total, self.unit = title, total, unit
+        self.done = 0
+        self.began = self.last_line = time.monotonic()
+        self.bar: Bar | None = None
+        if sys.stderr.isatty():
+            self.bar = Bar(
+                TextColumn("{task.description}"),
+                BarColumn(),
+                MofNCompleteColumn(),
+                TextColumn(unit),
+                TimeElapsedColumn(),
+                TimeRemainingColumn(),
+                console=Console(stderr=True),
+            )
+
+    def __enter__(self) -> Self:
+        if self.bar is not None:
+            self.bar.start()
+            self.task = self.bar.add_task(self.title, total=self.total)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.bar is not None:
+            self.bar.stop()
+
+    def advance(self, amount: int = 1, note: str = "") -> None:
+        """Counts `amount` more units as done; `note` says what they were."""
+        self.done += amount
+        if self.bar is not None:
+            self.bar.update(self.task, completed=self.done, description=f"{self.title} {note}".strip())
+            return
+        now = time.monotonic()
+        if now - self.last_line >= LINE_EVERY_SECONDS or self.done >= self.total:
+            self.last_line = now
+            rate = self.done / max(now - self.began, 1e-9)
+            left = (self.total - self.done) / rate if rate else float("inf")
+            text = f"{self.title}: {self.done}/{self.total} {self.unit}, {rate:.3g}/s, {left:.0f} s left. {note}"
+            print(text.strip(), file=sys.stderr, flush=True)

@@ -1,0 +1,1 @@
+"""Run folders turned into one page a person can read anywhere."""

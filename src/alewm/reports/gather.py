@@ -1,0 +1,142 @@
+"""Run folders read into memory: a report knows nothing but what they hold."""
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from alewm.errors import InputError
+from alewm.evaluation.records import EpisodeRecord, read_records
+
+Series = tuple[list[float], list[float]]
+"""Steps and values of one metric."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """What one run folder holds; parts a run has not reached yet are empty."""
+
+    name: str
+    """What the report calls it."""
+
+    folder: Path
+    """Where it is."""
+
+    config: dict[str, Any]
+    """What was asked."""
+
+    provenance: dict[str, Any]
+    """Where and with what it ran."""
+
+    metrics: list[dict[str, Any]]
+    """What was measured while it ran, each entry with its `step`."""
+
+    result: dict[str, Any]
+    """What it ended with."""
+
+    records: list[EpisodeRecord]
+    """Evaluated episodes."""
+
+    animations: list[Path]
+    """GIFs of some of them."""
+
+    def scalars(self) -> dict[str, Series]:
+        """Every scalar metric over steps, by name; entries that are not finite numbers are left out."""
+        found: dict[str, Series] = {}
+        for entry in self.metrics:
+            for name, value in entry.items():
+                if name != "step" and _is_number(value):
+                    steps, values = found.setdefault(name, ([], []))
+                    steps.append(float(entry["step"]))
+                    values.append(float(value))
+        return found
+
+    def latest(self, name: str) -> Any:
+        """The value called `name` in the result, or else the last one among the metrics; None if there is neither."""
+        if name in self.result:
+            return self.result[name]
+        return next((entry[name] for entry in reversed(self.metrics) if name in entry), None)
+
+    def capacity_dynamics(self) -> dict[str, dict[int, Series]]:
+        """Mean q per capacity over steps, from metrics called `q/8` or, per data set, `q/two-room/8`."""
+        groups: dict[str, dict[int, Series]] = {}
+        for name, series in self.scalars().items():
+            parts = name.split("/")
+            if parts[0] == "q" and len(parts) > 1 and parts[-1].isdigit():
+                groups.setdefault("/".join(parts[1:-1]), {})[int(parts[-1])] = series
+        return {group: dict(sorted(curves.items())) for group, curves in sorted(groups.items())}
+
+
+def read_run(folder: Path, name: str | None = None) -> Run:
+    """The run in `folder`, checked to be one."""
+    if not (folder / "config.json").is_file():
+        found = ", ".join(sorted(path.name for path in folder.iterdir())) if folder.is_dir() else "no such folder"
+        raise InputError(f"{folder} is no run folder: expected config.json in it, found {found or 'nothing'}.")
+    records = folder / "episodes.jsonl"
+    return Run(
+        name or folder.resolve().name,
+        folder,
+        _read_object(folder / "config.json"),
+        _read_object(folder / "provenance.json"),
+        _read_metrics(folder / "metrics.jsonl"),
+        _read_object(folder / "result.json"),
+        read_records(records) if records.is_file() else [],
+        sorted((folder / "animations").glob("*.gif")),
+    )
+
+
+def read_runs(folders: list[Path]) -> list[Run]:
+    """The runs in `folders`, named so that no two have the same name."""
+    if not folders:
+        raise InputError("A report needs at least one run folder.")
+    resolved = [folder.resolve() for folder in folders]
+    if len(set(resolved)) != len(resolved):
+        raise InputError("The same run folder is named twice.")
+    short = [folder.name for folder in resolved]
+    names = [n if short.count(n) == 1 else f"{f.parent.name}/{n}" for f, n in zip(resolved, short, strict=True)]
+    return [read_run(folder, name) for folder, name in zip(folders, names, strict=True)]
+
+
+def flatten(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Dotted names and leaves of a nested mapping."""
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            yield from flatten(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value
+
+
+def _read_object(path: Path) -> dict[str, Any]:
+    if not path.is_file():
+        return {}
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{path} is not JSON: {error}") from error
+    if not isinstance(values, dict):
+        raise InputError(f"{path} must hold a JSON object, found {type(values).__name__}.")
+    return values
+
+
+def _read_metrics(path: Path) -> list[dict[str, Any]]:
+    if not path.is_file():
+        return []
+    entries = []
+    lines = path.read_text(encoding="utf-8").splitlines()
+    for number, line in enumerate(lines, 1):
+        try:
+            entry = json.loads(line)
+        except json.JSONDecodeError as error:
+            if number == len(lines):
+                break  # a run that is being written, or was killed, may end in half a line
+            raise InputError(f"{path}, line {number}, is not JSON: {error}") from error
+        if not isinstance(entry, dict) or not _is_number(entry.get("step")):
+            raise InputError(f"{path}, line {number}: expected a JSON object with a numeric `step`, found {line[:80]}")
+        entries.append(entry)
+    return entries
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)

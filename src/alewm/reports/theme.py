@@ -1,0 +1,114 @@
+"""How figures look on a light and on a dark page."""
+
+import io
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import matplotlib
+from matplotlib import colormaps
+from matplotlib.axes import Axes
+from matplotlib.colors import to_hex
+from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True)
+class Theme:
+    """Colours of a figure; its background is the page's."""
+
+    name: str
+    """`light` or `dark`."""
+
+    text: str
+    """Labels."""
+
+    muted: str
+    """Ticks, floors, references."""
+
+    grid: str
+    """Lines behind the data."""
+
+    palette: tuple[str, ...]
+    """One colour per run, distinguishable without hue too."""
+
+    def color(self, index: int) -> str:
+        """The colour of the run at `index`."""
+        return self.palette[index % len(self.palette)]
+
+    def shades(self, count: int) -> list[str]:
+        """Ordered colours for `count` capacities, dark to bright."""
+        shades = colormaps["viridis"]
+        return [to_hex(shades(0.1 + 0.8 * i / max(1, count - 1))) for i in range(count)]
+
+
+LIGHT = Theme(
+    name="light",
+    text="#1c1c1e",
+    muted="#6e6e73",
+    grid="#e3e3e6",
+    palette=("#0b62a4", "#c2410c", "#15803d", "#7e22ce", "#0f766e", "#a16207"),
+)
+DARK = Theme(
+    name="dark",
+    text="#f2f2f3",
+    muted="#a1a1a8",
+    grid="#3a3a3f",
+    palette=("#5aa9e6", "#fb923c", "#4ade80", "#c084fc", "#2dd4bf", "#facc15"),
+)
+
+Draw = Callable[[Theme], Figure]
+"""A figure that is drawn when the theme is known."""
+
+
+def new_axes(width: float = 3.9, height: float = 2.5) -> tuple[Figure, Axes]:
+    """A figure with one pair of axes, small enough to be read on a phone without zooming."""
+    figure = Figure(figsize=(width, height), layout="constrained")
+    return figure, figure.add_subplot()
+
+
+def light_and_dark(draw: Draw) -> tuple[bytes, bytes]:
+    """The figure as SVG for a light and for a dark page; equal bytes for equal data.
+
+    It is drawn once: the dark one is the light one with its colours exchanged, so that the two cannot differ otherwise.
+    """
+    light = _as_svg(draw, LIGHT).decode()
+    exchange = dict(
+        zip(
+            (LIGHT.text, LIGHT.muted, LIGHT.grid, *LIGHT.palette),
+            (DARK.text, DARK.muted, DARK.grid, *DARK.palette),
+            strict=True,
+        )
+    )
+    dark = re.sub("|".join(exchange), lambda found: exchange[found[0]], light)
+    return light.encode(), dark.encode()
+
+
+def _as_svg(draw: Draw, theme: Theme) -> bytes:
+    settings: Any = {
+        "font.family": "DejaVu Sans",
+        "font.size": 9,
+        "text.color": theme.text,
+        "axes.labelcolor": theme.text,
+        "axes.edgecolor": theme.muted,
+        "axes.facecolor": "none",
+        "axes.titlesize": 10,
+        "axes.titlelocation": "left",
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "axes.grid": True,
+        "axes.axisbelow": True,
+        "grid.color": theme.grid,
+        "grid.linewidth": 0.7,
+        "xtick.color": theme.muted,
+        "ytick.color": theme.muted,
+        "legend.frameon": False,
+        "legend.fontsize": 8,
+        "lines.linewidth": 1.6,
+        "svg.hashsalt": "alewm",
+        "svg.fonttype": "path",
+    }
+    with matplotlib.rc_context(settings):
+        buffer = io.BytesIO()
+        draw(theme).savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
+    return buffer.getvalue()

@@ -1,0 +1,52 @@
+"""Writing so that a kill never leaves half a file, and reading so that a damaged one is named."""
+
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from alewm.errors import InputError
+
+
+def write_text(path: Path, text: str) -> None:
+    """Replaces `path` by `text` in one step: readers see the old file or the new one, never a part."""
+    write_bytes(path, text.encode())
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Replaces `path` by `content` in one step."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, fresh = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(fresh).chmod(0o644)
+        Path(fresh).replace(path)
+    except BaseException:
+        Path(fresh).unlink(missing_ok=True)
+        raise
+
+
+def write_json(path: Path, value: Any) -> None:
+    """`value` as indented JSON; NaN and infinities are refused, since JSON has none."""
+    write_text(path, json.dumps(value, indent=2, allow_nan=False) + "\n")
+
+
+def read_json(path: Path) -> Any:
+    """The JSON value in `path`; a damaged file gets a message that names it and the place."""
+    try:
+        return json.loads(path.read_text())
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise InputError(
+            f"{path} is damaged: {error}. Nothing was changed. Remove the file to have it computed again, or restore "
+            f"it from a copy."
+        ) from error
+
+
+def append_json_line(path: Path, value: dict[str, Any]) -> None:
+    """Adds one line of JSON, whole or not at all as far as the system allows."""
+    with path.open("a") as file:
+        file.write(json.dumps(value, allow_nan=False) + "\n")

@@ -1,0 +1,61 @@
+"""The run folder: `config.json`, `provenance.json`, `metrics.jsonl`, `checkpoints/`, `result.json`.
+
+Repeating a command with the same config continues in its folder; a different config is refused with the difference,
+and nothing in the folder is touched.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from alewm.config import differences
+from alewm.errors import InputError
+from alewm.runs.files import append_json_line, read_json, write_json
+from alewm.runs.provenance import provenance
+
+
+class RunFolder:
+    """Where everything about one run is kept."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.config_path = path / "config.json"
+        self.provenance_path = path / "provenance.json"
+        self.metrics_path = path / "metrics.jsonl"
+        self.result_path = path / "result.json"
+        self.checkpoints = path / "checkpoints"
+
+    def open(self, config: Mapping[str, Any]) -> "RunFolder":
+        """This folder, made for `config` or found to have been made for the same."""
+        if self.path.exists() and not self.path.is_dir():
+            raise InputError(f"{self.path} is a file; give a folder that is new or holds an earlier run.")
+        if self.config_path.exists():
+            found = read_json(self.config_path)
+            changed = differences(config, found if isinstance(found, Mapping) else {"config": found})
+            if changed:
+                lines = "\n  ".join(changed)
+                raise InputError(
+                    f"{self.path} holds a run with another configuration:\n  {lines}\n"
+                    f"Give another folder, or the settings of the run that is there."
+                )
+            return self
+        if self.path.exists() and any(self.path.iterdir()):
+            raise InputError(
+                f"{self.path} is not empty and holds no config.json: it is not a run folder. Give another."
+            )
+        self.checkpoints.mkdir(parents=True, exist_ok=True)
+        write_json(self.provenance_path, provenance())
+        write_json(self.config_path, config)
+        return self
+
+    def log(self, **values: Any) -> None:
+        """One line of `metrics.jsonl`."""
+        append_json_line(self.metrics_path, values)
+
+    def finish(self, result: Mapping[str, Any]) -> None:
+        """Writes `result.json`."""
+        write_json(self.result_path, result)
+
+    def result(self) -> Any:
+        """The content of `result.json`, or None before the run has finished."""
+        return read_json(self.result_path) if self.result_path.exists() else None

@@ -1,0 +1,54 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from alewm.data.normalize import ActionStatistics
+from alewm.errors import InputError
+
+
+def test_the_statistics_are_mean_and_population_std_of_complete_rows() -> None:
+    actions = np.array([[1.0, 0.0], [3.0, 0.0], [np.nan, 5.0], [5.0, 0.0]], dtype=np.float32)
+    statistics = ActionStatistics.fit(actions)
+    assert statistics.mean == (3.0, 0.0)
+    assert statistics.std == (pytest.approx(np.sqrt(8 / 3)), 1e-8)
+
+
+@settings(deadline=None)
+@given(st.integers(0, 1000))
+def test_normalised_actions_have_zero_mean_and_unit_std_and_come_back(seed: int) -> None:
+    actions = np.random.default_rng(seed).normal(3, 7, (200, 3)).astype(np.float32)
+    statistics = ActionStatistics.fit(actions)
+    scores = statistics.normalize(actions)
+    np.testing.assert_allclose(scores.mean(0), 0, atol=1e-5)
+    np.testing.assert_allclose(scores.std(0), 1, atol=1e-5)
+    np.testing.assert_allclose(statistics.denormalize(scores), actions, atol=1e-4)
+    torch.testing.assert_close(
+        statistics.normalize(torch.from_numpy(actions)), torch.from_numpy(scores), atol=1e-5, rtol=1e-5
+    )
+    torch.testing.assert_close(
+        statistics.denormalize(torch.from_numpy(scores)), torch.from_numpy(actions), atol=1e-4, rtol=1e-5
+    )
+
+
+def test_a_missing_action_becomes_the_mean_action() -> None:
+    statistics = ActionStatistics((1.0, 2.0), (3.0, 4.0))
+    missing = np.array([[np.nan, 6.0]], dtype=np.float32)
+    assert statistics.normalize(missing).tolist() == [[0.0, 1.0]]
+    assert statistics.normalize(torch.from_numpy(missing)).tolist() == [[0.0, 1.0]]
+
+
+def test_saved_and_reloaded_to_the_last_bit(tmp_path: Path) -> None:
+    statistics = ActionStatistics.fit(np.random.default_rng(0).normal(size=(50, 2)))
+    statistics.save(tmp_path / "statistics.json")
+    assert ActionStatistics.load(tmp_path / "statistics.json") == statistics
+
+
+def test_impossible_statistics_are_refused() -> None:
+    with pytest.raises(InputError, match="None of the 2 action rows"):
+        ActionStatistics.fit(np.full((2, 2), np.nan))
+    with pytest.raises(InputError, match="one positive std per dimension"):
+        ActionStatistics((0.0,), (0.0,))

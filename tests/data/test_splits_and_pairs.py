@@ -1,0 +1,124 @@
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from toy_episodes import write_tape
+
+from alewm.data.pairs import draw_pairs, load_or_draw_pairs
+from alewm.data.splits import held_out_counts, load_or_make_splits, split_by_episode, split_by_family
+from alewm.data.store import EpisodeStore
+from alewm.errors import InputError
+
+
+@settings(deadline=None)
+@given(st.lists(st.integers(1, 100), min_size=3, max_size=400).filter(lambda n: sum(x >= 26 for x in n) >= 3))
+def test_a_split_covers_every_episode_once_and_holds_out_no_short_one(lengths: list[int]) -> None:
+    sizes = np.array(lengths)
+    splits = split_by_episode(sizes)
+    parts = [*splits.train, *splits.validation, *splits.test]
+    assert sorted(parts) == list(range(len(lengths)))
+    assert sizes[[*splits.validation, *splits.test]].min() >= 26
+    assert splits.train
+    assert splits.validation
+    assert splits.test
+    assert splits == split_by_episode(sizes)
+
+
+def test_the_numbers_held_out() -> None:
+    assert held_out_counts(10_000) == held_out_counts(1_000) == (100, 200)
+    assert held_out_counts(300) == (30, 60)
+    assert held_out_counts(3) == (1, 1)
+    with pytest.raises(InputError, match="Only 2 episodes have 26 rows"):
+        held_out_counts(2)
+
+
+def test_another_seed_holds_out_others() -> None:
+    lengths = np.full(1000, 92)
+    assert split_by_episode(lengths).test != split_by_episode(lengths, seed=1).test
+
+
+def test_copies_of_one_demonstration_never_face_each_other() -> None:
+    families = np.repeat(np.arange(50), 30)
+    lengths = np.full(len(families), 90)
+    splits = split_by_family(lengths, families)
+    held_out = [{int(families[e]) for e in part} for part in (splits.validation, splits.test)]
+    trained = {int(families[e]) for e in splits.train}
+    assert (len(splits.validation), len(splits.test)) == (100, 200)
+    assert (len(held_out[0]), len(held_out[1]), len(trained)) == (10, 20, 20)
+    assert not held_out[0] & held_out[1]
+    assert not (held_out[0] | held_out[1]) & trained
+    for part in (splits.validation, splits.test):
+        assert set(np.unique(families[list(part)], return_counts=True)[1]) == {10}
+    with pytest.raises(InputError, match="30 families are to be held out, but only 30"):
+        split_by_family(lengths[:900], families[:900])
+
+
+def test_splits_and_pairs_are_made_once_and_then_read(tmp_path: Path) -> None:
+    store = EpisodeStore.open(write_tape(tmp_path / "a.h5", [30, 22, 40, 26, 31] * 4))
+    splits = load_or_make_splits(store)
+    pairs = load_or_draw_pairs(store, splits)
+    assert "1 are held out for validation and 3 for test" in store.notes[0]
+    again = EpisodeStore.open(store.path)
+    assert load_or_make_splits(again) == splits
+    assert load_or_draw_pairs(again, splits) == pairs
+    assert tuple(pair.episode for pair in pairs.part("test")) == splits.part("test")
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["a.h5", "a.pairs.json", "a.splits.json"]
+    with pytest.raises(InputError, match="Unknown split 'tset'"):
+        splits.part("tset")
+    with pytest.raises(InputError, match="no evaluation pairs for 'train'"):
+        pairs.part("train")
+
+
+def test_sidecars_of_other_data_are_refused(tmp_path: Path) -> None:
+    path = write_tape(tmp_path / "a.h5", [30] * 5)
+    splits = load_or_make_splits(EpisodeStore.open(path))
+    load_or_draw_pairs(EpisodeStore.open(path), splits)
+    with pytest.raises(InputError, match="split seed 3072, asked 1"):
+        load_or_make_splits(EpisodeStore.open(path), seed=1)
+    with pytest.raises(InputError, match="another split or pair seed"):
+        load_or_draw_pairs(EpisodeStore.open(path), splits, seed=1)
+    path.unlink()
+    store = EpisodeStore.open(write_tape(path, [31] * 5))
+    with pytest.raises(InputError, match=r"a\.splits\.json was made for data with fingerprint"):
+        load_or_make_splits(store)
+    with pytest.raises(InputError, match=r"a\.pairs\.json was made for data with fingerprint"):
+        load_or_draw_pairs(store, splits)
+
+
+@pytest.mark.parametrize(("text", "message"), [("{", "not valid JSON"), ("{}", "lacks train"), ("[]", "lacks train")])
+def test_a_damaged_sidecar_is_refused(tmp_path: Path, text: str, message: str) -> None:
+    store = EpisodeStore.open(write_tape(tmp_path / "a.h5", [30] * 5))
+    (tmp_path / "a.splits.json").write_text(text)
+    with pytest.raises(InputError, match=message):
+        load_or_make_splits(store)
+
+
+def test_every_valid_start_is_drawn_and_every_goal_is_25_steps_later(tmp_path: Path) -> None:
+    store = EpisodeStore.open(write_tape(tmp_path / "a.h5", [26, 28, 60]))
+    drawn = [draw_pairs(store, [0, 1, 2], seed=seed) for seed in range(300)]
+    for episode, length in enumerate([26, 28, 60]):
+        pairs = [pairs[episode] for pairs in drawn]
+        assert {pair.start_step for pair in pairs} == set(range(length - 25))
+        for pair in pairs:
+            assert pair.goal_step - pair.start_step == pair.goal_row - pair.start_row == 25
+            assert pair.start_row == store.offsets[episode] + pair.start_step
+
+
+def test_a_pair_does_not_depend_on_the_other_episodes(tmp_path: Path) -> None:
+    store = EpisodeStore.open(write_tape(tmp_path / "a.h5", [40, 50, 60]))
+    assert draw_pairs(store, [2])[0] == draw_pairs(store, [0, 1, 2])[2]
+
+
+def test_an_episode_too_short_for_a_goal_is_refused(tmp_path: Path) -> None:
+    store = EpisodeStore.open(write_tape(tmp_path / "a.h5", [25]))
+    with pytest.raises(InputError, match=r"Episode 0 .* has 25 rows; .* need 26"):
+        draw_pairs(store, [0])
+
+
+def test_sidecars_are_plain_json(tmp_path: Path) -> None:
+    store = EpisodeStore.open(write_tape(tmp_path / "a.h5", [30] * 5))
+    load_or_make_splits(store)
+    assert json.loads((tmp_path / "a.splits.json").read_text())["fingerprint"] == store.fingerprint

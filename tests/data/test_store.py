@@ -1,0 +1,171 @@
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+from toy_episodes import FRAME, numbers, random_episodes, tape, write_tape
+
+from alewm.data import schema
+from alewm.data.store import EpisodeStore, StoreWriter
+from alewm.errors import InputError
+
+
+def test_what_was_written_is_read_back(tmp_path: Path) -> None:
+    episodes = list(random_episodes(0, range(5)))
+    with StoreWriter(tmp_path / "a.h5", attributes={"task": "toy"}) as writer:
+        for episode in episodes:
+            writer.append(episode)
+    with EpisodeStore.open(tmp_path / "a.h5") as store:
+        assert store.attributes == {"task": "toy"}
+        assert store.lengths.tolist() == [len(episode["action"]) for episode in episodes]
+        assert store.frame_shape == FRAME
+        assert set(store.column_names) == {"pixels", "action", "proprio"}
+        for number, episode in enumerate(episodes):
+            found = store.episode(number)
+            assert found.keys() == episode.keys()
+            for name in episode:
+                np.testing.assert_array_equal(found[name], episode[name])
+                assert found[name].dtype == episode[name].dtype
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["a.h5"]
+
+
+def test_the_file_has_the_layout_of_the_field(tmp_path: Path) -> None:
+    with h5py.File(write_tape(tmp_path / "a.h5", [30, 25])) as file:
+        assert file["pixels"].chunks == (1, *FRAME)
+        assert file["pixels"].compression == "gzip"
+        for name, dtype in (("step_idx", "i8"), ("ep_idx", "i4"), ("ep_len", "i4"), ("ep_offset", "i8")):
+            assert file[name].dtype == dtype
+        assert file["ep_offset"][:].tolist() == [0, 30]
+        assert file["ep_idx"][:].tolist() == [0] * 30 + [1] * 25
+        assert file["step_idx"][:].tolist() == [*range(30), *range(25)]
+        np.testing.assert_array_equal(numbers(file["pixels"][:]), np.arange(55))
+
+
+def test_slashes_in_names_become_underscores_and_given_indices_are_not_believed(tmp_path: Path) -> None:
+    with StoreWriter(tmp_path / "a.h5") as writer:
+        writer.append(tape(0, 30) | {"privileged/pos": np.zeros((30, 3)), "ep_idx": np.full(30, 7)})
+    with EpisodeStore.open(tmp_path / "a.h5") as store:
+        assert "privileged_pos" in store.column_names
+        assert store.column("ep_idx").max() == 0
+
+
+def test_the_same_episodes_give_the_same_bytes_however_often_the_writing_is_interrupted(tmp_path: Path) -> None:
+    episodes = list(random_episodes(1, range(6)))
+    with StoreWriter(tmp_path / "whole.h5") as writer:
+        for episode in episodes:
+            writer.append(episode)
+    for stop in (0, 2, 5):
+        writer = StoreWriter(tmp_path / "parts.h5")
+        for episode in episodes[writer.num_episodes : stop]:
+            writer.append(episode)
+        writer.abandon()
+    with StoreWriter(tmp_path / "parts.h5") as writer:
+        assert writer.num_episodes == 5
+        writer.append(episodes[5])
+    assert (tmp_path / "parts.h5").read_bytes() == (tmp_path / "whole.h5").read_bytes()
+
+
+def _begin(path: Path, episodes: list[dict[str, np.ndarray]]) -> StoreWriter:
+    writer = StoreWriter(path)
+    for episode in episodes:
+        writer.append(episode)
+    return writer
+
+
+@pytest.mark.parametrize("cut", [1, 5, 100, 3000])
+def test_an_episode_that_was_half_written_is_written_again(tmp_path: Path, cut: int) -> None:
+    episodes = list(random_episodes(1, range(3)))
+    _begin(tmp_path / "whole.h5", episodes).complete()
+    _begin(tmp_path / "torn.h5", episodes).abandon()
+    journal = tmp_path / "torn.h5.journal"
+    journal.write_bytes(journal.read_bytes()[:-cut])
+    with StoreWriter(tmp_path / "torn.h5") as writer:
+        assert writer.num_episodes == 2
+        writer.append(episodes[2])
+    assert (tmp_path / "torn.h5").read_bytes() == (tmp_path / "whole.h5").read_bytes()
+
+
+def test_the_time_of_writing_is_not_in_the_file(tmp_path: Path) -> None:
+    first = write_tape(tmp_path / "a.h5", [30]).read_bytes()
+    program = textwrap.dedent(f"""
+        import sys, time
+        sys.path.insert(0, {str(Path(__file__).parent)!r})
+        from pathlib import Path
+        from toy_episodes import write_tape
+        time.sleep(1.1)
+        write_tape(Path({str(tmp_path / "b.h5")!r}), [30])
+    """)
+    subprocess.run([sys.executable, "-c", program], check=True)
+    assert (tmp_path / "b.h5").read_bytes() == first
+
+
+def test_an_error_keeps_the_finished_episodes_and_no_half_made_file(tmp_path: Path) -> None:
+    def stumble() -> None:
+        with StoreWriter(tmp_path / "a.h5") as writer:
+            writer.append(tape(0, 30))
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        stumble()
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["a.h5.journal"]
+
+
+def test_the_writer_refuses_what_does_not_fit(tmp_path: Path) -> None:
+    good = tape(0, 30)
+    writer = StoreWriter(tmp_path / "a.h5")
+    for change, message in [
+        ({"pixels": good["pixels"].astype(np.float32)}, "needs a column 'pixels' of uint8 frames"),
+        ({"action": good["action"][:, 0]}, "needs a column 'action' of floats"),
+        ({"proprio": good["proprio"][:-1]}, r"'proprio' has shape \(29, 2\); 30 rows"),
+        ({"task": np.array(["a"] * 30)}, "'task' holds <U1; only numbers"),
+    ]:
+        with pytest.raises(InputError, match=message):
+            writer.append(good | change)
+    writer.append(good)
+    with pytest.raises(InputError, match=r"Episode 1 .* column 'proprio' is float32 .* in earlier episodes float64"):
+        writer.append(good | {"proprio": good["proprio"].astype(np.float32)})
+    with pytest.raises(InputError, match="Another process is writing"):
+        StoreWriter(tmp_path / "a.h5")
+    writer.complete()
+    with pytest.raises(InputError, match="exists already"):
+        StoreWriter(tmp_path / "a.h5")
+    with pytest.raises(InputError, match="level is 1"):
+        StoreWriter(tmp_path / "b.h5", level=10)
+    with pytest.raises(InputError, match="does not exist"):
+        StoreWriter(tmp_path / "nowhere" / "b.h5")
+
+
+def test_a_journal_of_other_data_is_refused_and_kept(tmp_path: Path) -> None:
+    writer = StoreWriter(tmp_path / "a.h5", attributes={"seed": 1})
+    writer.append(tape(0, 30))
+    writer.abandon()
+    with pytest.raises(InputError, match=r"attributes\.seed: asked 2, found 1"):
+        StoreWriter(tmp_path / "a.h5", attributes={"seed": 2})
+    writer = StoreWriter(tmp_path / "a.h5", attributes={"seed": 1})
+    assert writer.num_episodes == 1
+    writer.abandon()
+
+
+def test_the_fingerprint_is_of_the_content_not_of_its_compression(tmp_path: Path) -> None:
+    a = write_tape(tmp_path / "a.h5", [30, 30], level=1)
+    b = write_tape(tmp_path / "b.h5", [30, 30], level=9)
+    c = write_tape(tmp_path / "c.h5", [30, 31])
+    prints = [EpisodeStore.open(path).fingerprint for path in (a, b, c)]
+    assert prints[0] == prints[1] != prints[2]
+
+
+def test_columns_are_read_by_name(tmp_path: Path) -> None:
+    store = EpisodeStore.open(write_tape(tmp_path / "a.h5", [30]))
+    np.testing.assert_array_equal(store.column("proprio")[:, 0], np.arange(30))
+    with pytest.raises(InputError, match="Did you mean 'proprio'"):
+        store.column("propio")
+    with pytest.raises(InputError, match="episodes 0 to 0, not 1"):
+        store.rows_of(1)
+
+
+def test_the_schema_knows_its_derived_columns() -> None:
+    columns = ["pixels", "action", "pixels_crc32", "other_crc32", "ep_len"]
+    assert [name for name in columns if schema.is_derived(name, columns)] == ["pixels_crc32", "ep_len"]

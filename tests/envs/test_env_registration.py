@@ -1,0 +1,39 @@
+import subprocess
+import sys
+
+import gymnasium
+import pytest
+
+from alewm.envs.registration import get_task, register_envs, task_names
+from alewm.errors import InputError
+
+
+def test_an_unknown_task_proposes_the_nearest():
+    with pytest.raises(InputError, match=r"Unknown task 'tworoom'\. Did you mean 'two-room'\?"):
+        get_task("tworoom")
+
+
+def test_two_room_is_described_as_the_data_files_need_it():
+    task = get_task("two-room")
+    assert task_names() == ("two-room",)
+    assert (task.name, task.env_id) == ("two-room", "alewm/TwoRoom-v1")
+    assert (task.action_dim, task.image_size, task.state_columns) == (2, 224, ("proprio",))
+
+
+def test_the_registered_environment_is_cut_after_a_hundred_steps():
+    env = gymnasium.make("alewm/TwoRoom-v1")
+    env.reset(seed=0)
+    still = env.action_space.sample() * 0
+    assert [env.step(still)[3] for _ in range(100)] == [False] * 99 + [True]
+
+
+def test_registering_twice_changes_nothing_and_the_specification_can_be_saved():
+    before = gymnasium.spec("alewm/TwoRoom-v1").to_json()
+    register_envs()
+    assert gymnasium.spec("alewm/TwoRoom-v1").to_json() == before
+
+
+def test_gymnasium_finds_the_environment_through_its_module():
+    code = "import gymnasium; print(gymnasium.make('alewm.envs.registration:alewm/TwoRoom-v1').spec.id)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "alewm/TwoRoom-v1"

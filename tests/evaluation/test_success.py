@@ -1,0 +1,211 @@
+"""Closed loop in a world whose laws are known: planning succeeds, floors do not, episodes are independent."""
+
+import dataclasses
+import json
+from collections import namedtuple
+
+import numpy as np
+import pytest
+import torch
+from point_world import ACTION_DIM, ACTION_MEAN, ACTION_STD, SUPPORT, KnownWorld, PointEnvs, rows
+
+from alewm.capacity.prior import polynomial_prior
+from alewm.errors import InputError
+from alewm.evaluation.closed_loop import GoalPairs, run_closed_loop
+from alewm.evaluation.floors import DoNothing, UniformRandom
+from alewm.evaluation.records import read_records, summarise, write_records
+from alewm.evaluation.success import evaluate
+from alewm.planning.cem import CEMConfig
+from alewm.planning.planner import Planner, PlanningConfig
+
+QUICK = PlanningConfig(cem=CEMConfig(num_candidates=100, num_iterations=10, num_elites=10))
+PRIOR = polynomial_prior(3, 1.0)
+StoredPair = namedtuple("StoredPair", "episode start_step goal_step start_row goal_row")
+
+
+def make_pairs(count=12, seed=0, reach=0.25):
+    start, goal = rows(seed, count, reach)
+    return GoalPairs(tuple(range(100, 100 + count)), tuple(range(count)), tuple(range(25, 25 + count)), start, goal)
+
+
+def make_planner(**changes):
+    return Planner(KnownWorld(), ACTION_MEAN, ACTION_STD, dataclasses.replace(QUICK, **changes))
+
+
+class Scripted:
+    """Walks straight, one step per look, and remembers who was still active."""
+
+    def __init__(self, action):
+        self.action, self.active = torch.tensor(action), []
+
+    def begin(self, first, goal, episodes):
+        self.episodes = episodes
+
+    def next_actions(self, frames, active):
+        self.active.append(active.tolist())
+        return self.action.expand(len(frames), 1, 2)
+
+
+def walk_pairs(*gaps):
+    start = torch.full((len(gaps), 2), 0.5)
+    goal = start + torch.tensor([[gap, 0.0] for gap in gaps])
+    n = len(gaps)
+    return GoalPairs(tuple(range(n)), (0,) * n, (25,) * n, {"state": start}, {"state": goal})
+
+
+def test_planning_with_the_true_laws_succeeds_where_the_floors_do_not():
+    found = evaluate(PointEnvs(), make_pairs(24), make_planner(), PRIOR)
+    result = found.result
+    assert result["success_rate"] == 1.0
+    assert result["success_rate_nontrivial"] == 1.0
+    assert result["episodes"] == 24
+    assert result["random_success_rate"] < 0.6
+    assert result["zero_success_rate"] == result["presolved_share"]
+    assert sum(result["capacity_counts"].values()) == 24
+    assert set(result["capacity_counts"]) == {"2", "4", "6"}
+    assert result["mean_capacity"] == pytest.approx(sum(r.capacity for r in found.records) / 24)
+    assert 0 < result["q_spread"] < 1
+    assert json.loads(json.dumps(result, allow_nan=False)) == result
+
+
+@pytest.mark.parametrize("capacity", ["2", "4", "6", "sample", "best-of"])
+@pytest.mark.parametrize("goal_cost", ["active", "full"])
+def test_every_capacity_rule_and_goal_cost_solves_the_known_world(capacity, goal_cost):
+    found = evaluate(PointEnvs(), make_pairs(4), make_planner(capacity=capacity, goal_cost=goal_cost), PRIOR)
+    assert found.result["success_rate"] == 1.0
+
+
+def test_episodes_evaluated_together_or_one_by_one_have_the_same_records():
+    pairs = make_pairs(6, seed=3)
+    together = evaluate(PointEnvs(), pairs, make_planner(), PRIOR).records
+    shuffled = [4, 0, 5, 2, 1, 3]
+    regrouped = evaluate(PointEnvs(), pairs.take(shuffled), make_planner(episodes_per_batch=2), PRIOR).records
+    for b, record in enumerate(together):
+        alone = evaluate(PointEnvs(), pairs.take([b]), make_planner(), PRIOR).records[0]
+        for other in (alone, regrouped[shuffled.index(b)]):
+            for field in dataclasses.fields(record):
+                mine, its = getattr(record, field.name), getattr(other, field.name)
+                if field.name in ("predicted_costs", "distances", "q"):
+                    assert mine == pytest.approx(its, abs=1e-4)
+                else:
+                    assert mine == its
+
+
+def test_success_is_tested_after_each_step_and_stays():
+    envs, policy = PointEnvs(), Scripted([1.0, 0.0])
+    outcome = run_closed_loop(envs, walk_pairs(0.0, 0.1, 0.4, -0.2), policy, budget=15)
+    assert outcome.presolved.tolist() == [True, False, False, False]
+    assert outcome.success.tolist() == [True, True, False, False]
+    # The first starts at its goal but must still be there after a step; the second is within 0.03 after 0.08.
+    assert outcome.steps.tolist() == [1, 4, 15, 15]
+    assert torch.isnan(outcome.distances[0, 2:]).all()
+    assert torch.allclose(outcome.distances[1, :5], torch.tensor([0.1, 0.08, 0.06, 0.04, 0.02]), atol=1e-5)
+    assert torch.isnan(outcome.distances[1, 5:]).all()
+    assert not torch.isnan(outcome.distances[2:]).any()
+
+
+def test_leaving_the_goal_again_does_not_undo_success():
+    outcome = run_closed_loop(PointEnvs(), walk_pairs(0.1), Scripted([1.0, 0.0]), budget=50)
+    assert outcome.success.all()
+
+
+def test_finished_episodes_are_frozen():
+    envs, policy = PointEnvs(), Scripted([1.0, 0.0])
+    outcome = run_closed_loop(envs, walk_pairs(0.1, 0.4), policy, budget=10)
+    assert envs.position[0, 0] == pytest.approx(0.58)
+    assert envs.position[1, 0] == pytest.approx(0.70)
+    assert not outcome.actions[0, 4:].any()
+    assert policy.active == [[True, True]] * 4 + [[False, True]] * 6
+
+
+def test_the_loop_ends_early_when_nobody_is_left():
+    envs = PointEnvs()
+    outcome = run_closed_loop(envs, walk_pairs(0.1, 0.04), Scripted([1.0, 0.0]), budget=50)
+    assert envs.steps_taken == 4
+    assert outcome.distances.shape == (2, 51)
+    assert outcome.actions.shape == (2, 50, 2)
+
+
+def test_a_plan_longer_than_the_budget_is_cut():
+    envs = PointEnvs()
+    outcome = run_closed_loop(envs, walk_pairs(0.4), DoNothing(ACTION_DIM, 30), budget=7)
+    assert envs.steps_taken == 7
+    assert outcome.steps.tolist() == [7]
+
+
+def test_the_paper_s_loop_plans_twice_and_an_episode_that_arrives_early_once():
+    pairs = walk_pairs(0.4, 0.7)
+    pairs = dataclasses.replace(pairs, start_rows={"state": torch.tensor([[0.1, 0.5], [0.1, 0.5]])})
+    pairs = dataclasses.replace(pairs, goal_rows={"state": torch.tensor([[0.4, 0.5], [0.95, 0.5]])})
+    early, late = evaluate(PointEnvs(), pairs, make_planner(), PRIOR).records
+    assert early.success
+    assert len(early.predicted_costs) == 1
+    assert early.steps <= 25
+    assert len(late.predicted_costs) == 2
+    assert late.steps > 25
+
+
+def test_uniform_random_actions_belong_to_the_episode():
+    policy = UniformRandom(2, 50, seed=1)
+    frames = torch.zeros(3, 2, 2, 3, dtype=torch.uint8)
+    policy.begin(frames, frames, [7, 8, 9])
+    together = policy.next_actions(frames, torch.ones(3, dtype=torch.bool))
+    policy.begin(frames[:1], frames[:1], [8])
+    assert torch.equal(policy.next_actions(frames[:1], torch.ones(1, dtype=torch.bool))[0], together[1])
+    assert together.abs().max() <= 1
+    assert together.std() == pytest.approx(3**-0.5, abs=0.05)
+
+
+def test_records_survive_the_disk_and_summarise_the_same(tmp_path):
+    found = evaluate(PointEnvs(), make_pairs(4), make_planner(), PRIOR)
+    write_records(tmp_path / "episodes.jsonl", found.records)
+    read = read_records(tmp_path / "episodes.jsonl")
+    assert tuple(read) == found.records
+    assert summarise(read).items() <= found.result.items()
+
+
+def test_rates_over_nontrivial_pairs_leave_out_those_solved_at_the_start():
+    records = evaluate(PointEnvs(), make_pairs(4), make_planner(), PRIOR).records
+    easy, reached, missed = (
+        dataclasses.replace(records[0], presolved=True, success=True, zero_success=True),
+        dataclasses.replace(records[0], presolved=False, success=True, zero_success=False),
+        dataclasses.replace(records[0], presolved=False, success=False, zero_success=False),
+    )
+    summary = summarise([easy, easy, reached, missed])
+    assert (summary["success_rate"], summary["success_rate_nontrivial"]) == (0.75, 0.5)
+    assert (summary["zero_success_rate"], summary["zero_success_rate_nontrivial"]) == (0.5, 0.0)
+    assert summary["presolved_share"] == 0.5
+    assert summarise([easy])["success_rate_nontrivial"] is None
+
+
+def test_a_broken_records_file_is_named_with_its_line(tmp_path):
+    (tmp_path / "episodes.jsonl").write_text('{"episode": 1}\n')
+    with pytest.raises(InputError, match=r"episodes.jsonl, line 1.*lacks the field 'start_step'"):
+        read_records(tmp_path / "episodes.jsonl")
+
+
+def test_stored_pairs_bring_their_state_columns():
+    stored = [StoredPair(3, 1, 26, 11, 36), StoredPair(5, 0, 25, 40, 65)]
+    columns = {"state": np.arange(140.0).reshape(70, 2), "pixels": None}
+    pairs = GoalPairs.gather(stored, columns.__getitem__, ["state"])
+    assert (pairs.episodes, pairs.start_steps, pairs.goal_steps) == ((3, 5), (1, 0), (26, 25))
+    assert pairs.start_rows["state"].tolist() == [[22, 23], [80, 81]]
+    assert pairs.goal_rows["state"].tolist() == [[72, 73], [130, 131]]
+
+
+def test_pairs_must_fit_each_other_and_the_environment():
+    pairs = make_pairs(3)
+    with pytest.raises(InputError, match="3 pairs, but start column 'state' has 2 entries"):
+        dataclasses.replace(pairs, start_rows={"state": torch.zeros(2, 2)})
+    with pytest.raises(InputError, match="no pairs"):
+        pairs.take([])
+    with pytest.raises(InputError, match="occurs twice"):
+        pairs.take([1, 1])
+    with pytest.raises(InputError, match="budget must be at least one"):
+        run_closed_loop(PointEnvs(), pairs, DoNothing(2, 1), budget=0)
+
+
+def test_a_prior_of_another_support_is_refused():
+    with pytest.raises(InputError, match="support has 3 capacities, but the prior has 2"):
+        evaluate(PointEnvs(), make_pairs(1), make_planner(), polynomial_prior(2, 0.0))
+    assert len(SUPPORT) == 3

@@ -1,0 +1,77 @@
+"""How an episode's capacity is named, drawn and refused."""
+
+import pytest
+import torch
+
+from alewm.capacity.support import CapacitySupport
+from alewm.errors import InputError
+from alewm.planning.capacity_rule import BestOf, Fixed, Modal, Sample, parse_capacity_rule
+
+SUPPORT = CapacitySupport((8, 32, 64))
+
+
+def choices(rule, q, episodes=None, seed=0):
+    q = torch.tensor(q)
+    return rule.choices(q, SUPPORT, seed, list(range(len(q))) if episodes is None else episodes)
+
+
+def test_modal_takes_the_most_probable_and_the_smaller_of_equals():
+    assert choices(Modal(), [[0.2, 0.5, 0.3], [0.4, 0.2, 0.4]]) == [(32,), (8,)]
+
+
+def test_fixed_ignores_the_selector():
+    assert choices(Fixed(64), [[1.0, 0.0, 0.0]] * 2) == [(64,), (64,)]
+
+
+def test_sampling_follows_q():
+    drawn = [k for (k,) in choices(Sample(), [[0.2, 0.5, 0.3]] * 4000)]
+    for capacity, probability in zip(SUPPORT.capacities, (0.2, 0.5, 0.3), strict=True):
+        assert abs(drawn.count(capacity) / 4000 - probability) < 0.03
+
+
+def test_a_sample_belongs_to_its_seed_and_episode_not_to_its_batch():
+    q = [[0.3, 0.3, 0.4]] * 50
+    together = choices(Sample(), q)
+    assert [choices(Sample(), q[:1], [e])[0] for e in range(50)] == together
+    assert choices(Sample(), q, seed=1) != together
+
+
+@pytest.mark.parametrize("certain", [0, 1, 2])
+def test_a_certain_q_leaves_nothing_to_chance(certain):
+    q = torch.eye(3)[certain].tolist()
+    assert set(choices(Sample(), [q] * 200)) == {(SUPPORT.capacities[certain],)}
+
+
+def test_best_of_tries_what_it_names_or_everything():
+    assert choices(BestOf((64, 8)), [[0.2, 0.5, 0.3]]) == [(8, 64)]
+    assert choices(BestOf(), [[0.2, 0.5, 0.3]]) == [(8, 32, 64)]
+
+
+@pytest.mark.parametrize(
+    ("text", "rule"),
+    [
+        ("modal", Modal()),
+        ("sample", Sample()),
+        ("best-of", BestOf()),
+        ("best-of:8,64", BestOf((8, 64))),
+        ("32", Fixed(32)),
+    ],
+)
+def test_rules_have_names(text, rule):
+    assert parse_capacity_rule(text, SUPPORT) == rule
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("model", "Unknown capacity rule 'model'. Did you mean 'modal'"),
+        ("33", r"Capacity 33 is not supported; choose one of \(8, 32, 64\)"),
+        ("best-of:8,33", "Capacity 33 is not supported"),
+        ("best-of:8;32", "got '8;32'"),
+        ("-8", "A capacity is one of"),
+        ("modal:8", "Unknown capacity rule 'modal:8'"),
+    ],
+)
+def test_bad_rules_are_refused_by_name(text, message):
+    with pytest.raises(InputError, match=message):
+        parse_capacity_rule(text, SUPPORT)

@@ -1,0 +1,91 @@
+"""A run folder is continued by the same config, refused to another, and never left half written."""
+
+import errno
+import json
+
+import pytest
+
+from alewm.config import differences, from_dict, to_dict
+from alewm.errors import InputError
+from alewm.experiments.oscillator.config import OscillatorRun
+from alewm.runs.checkpoint import load_tensors
+from alewm.runs.files import read_json, write_json
+from alewm.runs.folder import RunFolder
+
+
+def test_the_same_config_continues_and_another_is_refused_with_the_difference(tmp_path):
+    folder = RunFolder(tmp_path / "run").open({"epochs": 3, "model": {"width": 8}})
+    folder.log(step=1)
+    RunFolder(tmp_path / "run").open({"epochs": 3, "model": {"width": 8}})
+    before = sorted(p.name for p in (tmp_path / "run").iterdir())
+    with pytest.raises(InputError, match=r"model\.width: asked 16, found 8"):
+        RunFolder(tmp_path / "run").open({"epochs": 3, "model": {"width": 16}})
+    assert sorted(p.name for p in (tmp_path / "run").iterdir()) == before
+
+
+def test_provenance_says_where_a_run_was_made(tmp_path):
+    folder = RunFolder(tmp_path / "run").open({})
+    recorded = read_json(folder.provenance_path)
+    assert {"alewm", "commit", "command", "python", "packages", "cores", "processor", "accelerator"} <= recorded.keys()
+    assert "torch" in recorded["packages"]
+
+
+def test_a_folder_of_something_else_is_left_alone(tmp_path):
+    (tmp_path / "thesis.tex").write_text("precious")
+    with pytest.raises(InputError, match="it is not a run folder"):
+        RunFolder(tmp_path).open({})
+    assert [p.name for p in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+def test_a_file_in_place_of_the_folder_is_reported(tmp_path):
+    (tmp_path / "run").write_text("")
+    with pytest.raises(InputError, match="is a file; give a folder"):
+        RunFolder(tmp_path / "run").open({})
+
+
+def test_a_damaged_file_is_named_with_the_place(tmp_path):
+    (tmp_path / "result.json").write_text('{"runs": [')
+    with pytest.raises(InputError, match=r"result\.json is damaged: .*line 1 column"):
+        read_json(tmp_path / "result.json")
+
+
+def test_a_failed_write_keeps_the_old_file_and_leaves_no_litter(tmp_path):
+    path = tmp_path / "result.json"
+    write_json(path, {"kept": True})
+    with pytest.raises(ValueError, match="Out of range float"):
+        write_json(path, {"bad": float("nan")})
+    assert json.loads(path.read_text()) == {"kept": True}
+    assert [p.name for p in tmp_path.iterdir()] == ["result.json"]
+
+
+def test_writing_to_a_full_device_raises_what_the_command_line_explains(tmp_path):
+    (tmp_path / "metrics.jsonl").symlink_to("/dev/full")
+    folder = RunFolder(tmp_path)
+    with pytest.raises(OSError, match="No space left") as caught:
+        folder.log(step=1)
+    assert caught.value.errno == errno.ENOSPC
+
+
+def test_a_config_survives_its_json():
+    run = OscillatorRun("alewm", control="marginal", reg_weight=0.1)
+    assert from_dict(OscillatorRun, json.loads(json.dumps(to_dict(run)))) == run
+
+
+def test_a_mistyped_field_gets_the_nearest_name():
+    with pytest.raises(InputError, match=r"Unknown OscillatorRun field 'reg_wieght'. Did you mean 'reg_weight'\?"):
+        from_dict(OscillatorRun, {"method": "alewm", "reg_wieght": 1.0})
+    with pytest.raises(InputError, match="lacks the field 'method'"):
+        from_dict(OscillatorRun, {})
+
+
+def test_differences_are_listed_field_by_field():
+    assert differences({"a": 1, "b": {"c": 2}}, {"a": 1, "b": {"c": 3}}) == ["b.c: asked 2, found 3"]
+    assert differences({"a": 1}, {}) == ["a: asked 1, found '(absent)'"]
+
+
+def test_an_unreadable_checkpoint_is_named(tmp_path):
+    with pytest.raises(InputError, match="There is no checkpoint"):
+        load_tensors(tmp_path / "none.safetensors")
+    (tmp_path / "bad.safetensors").write_bytes(b"not tensors")
+    with pytest.raises(InputError, match="not a readable safetensors file"):
+        load_tensors(tmp_path / "bad.safetensors")

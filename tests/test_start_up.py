@@ -1,0 +1,36 @@
+"""`import alewm` and `alewm --help` are light: what is heavy loads when it is used."""
+
+import subprocess
+import sys
+
+HEAVY = ("torch", "numpy", "h5py", "matplotlib", "gymnasium")
+
+
+def loaded_after(code: str) -> list[str]:
+    probe = f"import sys\n{code}\nprint([name for name in {HEAVY!r} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
+    return eval(done.stdout.strip().splitlines()[-1])
+
+
+def test_importing_the_package_loads_nothing_heavy():
+    assert loaded_after("import alewm") == []
+
+
+def test_help_loads_nothing_heavy():
+    code = (
+        "import sys\nsys.argv = ['alewm', '--help']\nfrom alewm.cli.main import main\n"
+        "try:\n    main()\nexcept SystemExit:\n    pass"
+    )
+    assert loaded_after(code) == []
+
+
+def test_public_names_load_on_first_use_and_unknown_ones_are_refused():
+    code = (
+        "import alewm\n"
+        "assert alewm.SIGReg.__name__ == 'SIGReg'\n"
+        "assert set(alewm.__all__) <= set(dir(alewm))\n"
+        "for name in alewm.__all__: getattr(alewm, name)\n"
+        "try:\n    alewm.SigReg\nexcept AttributeError as error:\n    assert 'SIGReg' in str(error)\n"
+        "else:\n    raise SystemExit('unknown name accepted')"
+    )
+    assert "torch" in loaded_after(code)
