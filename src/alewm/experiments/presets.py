@@ -149,8 +149,8 @@ def _tiny() -> RunConfig:
         objective=ObjectiveConfig(regularizer_weight=0.3, num_projections=256),
         training=TrainingConfig(
             batch_size=64,
-            num_steps=1600,
-            optim=OptimConfig(learning_rate=1e-3, selector_multiplier=3.0),
+            num_steps=1200,
+            optim=OptimConfig(learning_rate=2e-3, selector_multiplier=3.0),
             validate_every=400,
             checkpoint_every=400,
         ),
