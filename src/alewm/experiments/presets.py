@@ -138,18 +138,20 @@ def _tiny() -> RunConfig:
         model=WorldModelConfig(
             latent_dim=32,
             capacities=(2, 4, 8, 16, 32),
-            prior_degree=1.0,
+            prior_degree=3.0,
             action_dim=FRAME_SKIP * ACTION_DIMS["two-room"],
             projector_dim=256,
-            encoder=ViTConfig(image_size=56, patch_size=14, hidden_dim=64, num_blocks=3, num_heads=4, mlp_dim=128),
-            predictor=PredictorConfig(num_blocks=3, num_heads=4, head_dim=16, mlp_dim=256, dropout=0.0),
+            encoder=ViTConfig(image_size=56, patch_size=8, hidden_dim=64, num_blocks=2, num_heads=2, mlp_dim=128),
+            # Without dropout: the run is too short to overfit.
+            predictor=PredictorConfig(num_blocks=2, num_heads=4, head_dim=16, mlp_dim=128, dropout=0.0),
             selector=SelectorConfig(num_blocks=2, num_heads=4, mlp_dim=128),
         ),
         objective=ObjectiveConfig(regularizer_weight=0.3, num_projections=256),
         training=TrainingConfig(
-            num_steps=2000,
-            optim=OptimConfig(learning_rate=1e-3, selector_multiplier=3.0),
-            validate_every=500,
-            checkpoint_every=500,
+            batch_size=64,
+            num_steps=1200,
+            optim=OptimConfig(learning_rate=2e-3, selector_multiplier=3.0),
+            validate_every=400,
+            checkpoint_every=400,
         ),
     )
