@@ -8,7 +8,7 @@ import pytest
 SOURCE = Path(__file__).parents[1] / "src" / "alewm"
 
 # Each room may import from itself and from the rooms before it in its own line of sight.
-FOUNDATION = {"errors", "shapes", "config", "distributed", "progress"}
+FOUNDATION = {"errors", "shapes", "config", "distributed", "progress", "devices", "workers"}
 BELOW_EXPERIMENTS = FOUNDATION | {"capacity", "regularizers", "model", "planning", "data", "envs", "runs"}
 MAY_IMPORT = {
     "errors": set(),
@@ -16,6 +16,8 @@ MAY_IMPORT = {
     "config": {"errors"},
     "distributed": {"shapes"},
     "progress": set(),
+    "devices": {"errors"},
+    "workers": {"errors"},
     "capacity": FOUNDATION,
     "runs": FOUNDATION,
     "regularizers": FOUNDATION | {"capacity"},

@@ -15,9 +15,10 @@ LINE_EVERY_SECONDS = 10.0
 class Progress:
     """A bar with rate and time left where a person watches, plain lines where a log file does; both on stderr."""
 
-    def __init__(self, title: str, total: int, unit: str) -> None:
+    def __init__(self, title: str, total: int, unit: str, *, done: int = 0) -> None:
+        """`done` units were finished before, by an interrupted run; they do not count towards the rate."""
         self.title, self.total, self.unit = title, total, unit
-        self.done = 0
+        self.done = self.before = done
         self.began = self.last_line = time.monotonic()
         self.bar: Bar | None = None
         if sys.stderr.isatty():
@@ -34,7 +35,7 @@ class Progress:
     def __enter__(self) -> Self:
         if self.bar is not None:
             self.bar.start()
-            self.task = self.bar.add_task(self.title, total=self.total)
+            self.task = self.bar.add_task(self.title, total=self.total, completed=self.done)
         return self
 
     def __exit__(
@@ -52,7 +53,7 @@ class Progress:
         now = time.monotonic()
         if now - self.last_line >= LINE_EVERY_SECONDS or self.done >= self.total:
             self.last_line = now
-            rate = self.done / max(now - self.began, 1e-9)
+            rate = (self.done - self.before) / max(now - self.began, 1e-9)
             left = (self.total - self.done) / rate if rate else float("inf")
             text = f"{self.title}: {self.done}/{self.total} {self.unit}, {rate:.3g}/s, {left:.0f} s left. {note}"
             print(text.strip(), file=sys.stderr, flush=True)

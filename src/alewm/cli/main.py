@@ -9,10 +9,21 @@ import tyro
 
 import alewm
 from alewm.cli.bench import Bench
+from alewm.cli.collect import Collect
+from alewm.cli.evaluate import Evaluate
 from alewm.cli.oscillator import Oscillator
+from alewm.cli.report import Report
+from alewm.cli.train import Train
 from alewm.errors import InputError
 
-Verb = Annotated[Oscillator, tyro.conf.subcommand("oscillator")] | Annotated[Bench, tyro.conf.subcommand("bench")]
+Verb = (
+    Annotated[Collect, tyro.conf.subcommand("collect")]
+    | Annotated[Train, tyro.conf.subcommand("train")]
+    | Annotated[Evaluate, tyro.conf.subcommand("evaluate")]
+    | Annotated[Report, tyro.conf.subcommand("report")]
+    | Annotated[Oscillator, tyro.conf.subcommand("oscillator")]
+    | Annotated[Bench, tyro.conf.subcommand("bench")]
+)
 
 _DESCRIPTION = "Latent world models that learn how much of themselves to use."
 
@@ -27,14 +38,14 @@ def main() -> None:
         verb.run()
     except InputError as error:
         sys.exit(_failed(str(error)))
+    except BrokenPipeError:
+        # The reader of our output went away (`alewm ... | head`): nothing left to say, and nobody to say it to.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except OSError as error:
         sys.exit(_failed(_storage_message(error)))
     except KeyboardInterrupt:
         print("\nalewm: interrupted. What was finished is kept; repeat the command to continue.", file=sys.stderr)
         sys.exit(130)
-    except BrokenPipeError:
-        # The reader of our output went away (`alewm ... | head`): nothing left to say, and nobody to say it to.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _failed(message: str) -> int:

@@ -1,23 +1,21 @@
 """Collecting episodes into a store: simulated and compressed in parallel processes, written in episode order."""
 
 import multiprocessing
-import os
-import signal
-import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
-from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 
 from alewm.data.codec import DEFAULT_LEVEL
 from alewm.data.episodes import EncodedEpisode, encode_episode
 from alewm.data.store import EpisodeStore
 from alewm.data.writer import StoreWriter, journal_path
 from alewm.errors import InputError
+from alewm.workers import follow_parent
 
 EpisodeSource = Callable[[int, Sequence[int]], Iterator[dict[str, np.ndarray]]]
 """(seed, episode numbers) -> those episodes, each determined by the seed and its number alone.
@@ -113,7 +111,7 @@ def _encoded_episodes(
         return
     # Spawned, because forking a process that has threads (torch has) may deadlock.
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(num_workers, mp_context=context, initializer=_follow_parent) as pool:
+    with ProcessPoolExecutor(num_workers, mp_context=context, initializer=_begin_worker) as pool:
         pending: deque[Future[list[EncodedEpisode]]] = deque()
         waiting = deque(tasks)
         try:
@@ -126,17 +124,9 @@ def _encoded_episodes(
             pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _follow_parent() -> None:
-    """Leave interrupts to the process that started this worker, and end when it does: a killed one says no goodbye."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-
-    def watch() -> None:
-        wait([parent.sentinel])
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()
+def _begin_worker() -> None:
+    follow_parent()
+    torch.set_num_threads(1)  # there is a worker for every core already
 
 
 def _encode_task(source: EpisodeSource, seed: int, episodes: Sequence[int], level: int) -> Iterator[EncodedEpisode]:

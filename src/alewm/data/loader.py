@@ -1,6 +1,5 @@
 """Training windows in batches: the same for a seed whatever the number of threads, processes or interruptions."""
 
-import os
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -19,6 +18,7 @@ from alewm.data.store import EpisodeStore
 from alewm.data.windows import WindowIndex, WindowShape
 from alewm.errors import InputError
 from alewm.shapes import Float, Tensor, UInt8
+from alewm.workers import num_available_cores
 
 
 @dataclass(frozen=True)
@@ -70,11 +70,6 @@ class Windows:
     def release(self) -> None:
         """Hand the memory back now."""
         self._pool.give_back(self._buffer)
-
-
-def num_available_cores() -> int:
-    """Cores this process may use, where the system says so; else all of the machine."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class _Position(NamedTuple):

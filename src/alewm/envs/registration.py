@@ -4,8 +4,9 @@ A `Task` is what collection and evaluation need to know of an environment. Addin
 (`tests/envs/test_contract.py`), its Gymnasium id and its name on the command line.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol, runtime_checkable
 
 import gymnasium
@@ -13,6 +14,7 @@ import numpy as np
 import torch
 
 from alewm.envs.contract import GoalEnv, VectorGoalEnv
+from alewm.envs.resampling import checked_image_size
 from alewm.envs.two_room import behaviour as two_room_behaviour
 from alewm.envs.two_room.env import TwoRoomEnv, TwoRoomVectorEnv
 from alewm.errors import unknown_name
@@ -62,6 +64,11 @@ class Task:
     def state_columns(self) -> tuple[str, ...]:
         """The columns of a data file from which a start and a goal are loaded."""
         return tuple(self.vector_env_class.state_shapes)
+
+    def episode_source(self, image_size: int | None = None) -> Callable[..., Iterator[dict[str, np.ndarray]]]:
+        """(seed, episode indices) to finished episodes with frames of `image_size` (by default the native one)."""
+        size = checked_image_size(self.image_size if image_size is None else image_size, self.image_size)
+        return partial(self.collect_episodes, image_size=size)
 
     def make_vector_env(
         self, num_envs: int, device: torch.device | str = "cpu", image_size: int | None = None

@@ -43,12 +43,16 @@ class Run:
     """GIFs of some of them."""
 
     def scalars(self) -> dict[str, Series]:
-        """Every scalar metric over steps, by name; entries that are not finite numbers are left out."""
+        """Every scalar metric over steps, by name; entries that are not finite numbers are left out.
+
+        What was measured on held-out windows has the same names as in training, and `validation/` before them.
+        """
         found: dict[str, Series] = {}
         for entry in self.metrics:
+            prefix = "validation/" if entry.get("kind") == "validation" else ""
             for name, value in entry.items():
                 if name != "step" and _is_number(value):
-                    steps, values = found.setdefault(name, ([], []))
+                    steps, values = found.setdefault(prefix + name, ([], []))
                     steps.append(float(entry["step"]))
                     values.append(float(value))
         return found

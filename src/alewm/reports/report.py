@@ -174,7 +174,7 @@ def _curves(runs: Sequence[Run], shelf: _Shelf) -> str:
     curves: dict[str, dict[int, Series]] = {}
     for index, run in enumerate(runs):
         for name, series in run.scalars().items():
-            if not name.startswith("q/"):
+            if "q" not in name.split("/")[:-1]:
                 curves.setdefault(name, {})[index] = series
     # Losses first: they are what one looks for.
     ordered = sorted(curves, key=lambda name: ("loss" not in name, name))

@@ -25,8 +25,8 @@ class RunFolder:
         self.result_path = path / "result.json"
         self.checkpoints = path / "checkpoints"
 
-    def open(self, config: Mapping[str, Any]) -> "RunFolder":
-        """This folder, made for `config` or found to have been made for the same."""
+    def check(self, config: Mapping[str, Any]) -> bool:
+        """Whether a run of this very `config` is here already; anything else that is here is refused."""
         if self.path.exists() and not self.path.is_dir():
             raise InputError(f"{self.path} is a file; give a folder that is new or holds an earlier run.")
         if self.config_path.exists():
@@ -38,14 +38,22 @@ class RunFolder:
                     f"{self.path} holds a run with another configuration:\n  {lines}\n"
                     f"Give another folder, or the settings of the run that is there."
                 )
-            return self
+            return True
         if self.path.exists() and any(self.path.iterdir()):
             raise InputError(
                 f"{self.path} is not empty and holds no config.json: it is not a run folder. Give another."
             )
-        self.checkpoints.mkdir(parents=True, exist_ok=True)
-        write_json(self.provenance_path, provenance())
-        write_json(self.config_path, config)
+        return False
+
+    def open(self, config: Mapping[str, Any], **made_from: Any) -> "RunFolder":
+        """This folder, made for `config` or found to have been made for the same.
+
+        `made_from` is what provenance.json says besides versions, hardware and command: the data, for instance.
+        """
+        if not self.check(config):
+            self.checkpoints.mkdir(parents=True, exist_ok=True)
+            write_json(self.provenance_path, {**provenance(), **made_from})
+            write_json(self.config_path, config)
         return self
 
     def log(self, **values: Any) -> None:

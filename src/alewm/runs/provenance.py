@@ -20,7 +20,7 @@ def provenance() -> dict[str, Any]:
     return {
         "alewm": alewm.__version__,
         "commit": _commit(),
-        "command": shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
+        "command": _command(),
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
         "python": platform.python_version(),
         "packages": {name: found for name in _PACKAGES if (found := _version(name))},
@@ -29,6 +29,11 @@ def provenance() -> dict[str, Any]:
         "processor": _processor(),
         "accelerator": _accelerator(),
     }
+
+
+def _command() -> str:
+    name = Path(sys.argv[0]).name
+    return shlex.join(["alewm" if name == "__main__.py" else name, *sys.argv[1:]])
 
 
 def _version(package: str) -> str | None:

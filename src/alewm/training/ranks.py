@@ -1,7 +1,8 @@
 """The processes that share one batch: starting them, slicing what belongs to each, averaging their gradients."""
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 import torch
 import torch.distributed as dist
@@ -16,6 +17,11 @@ def this_rank() -> int:
     return dist.get_rank() if num_ranks() > 1 else 0
 
 
+def launched_rank() -> int:
+    """The index `torchrun` gave this process; 0 where it started none. Known before joining the others and after."""
+    return int(os.environ.get("RANK", "0"))
+
+
 def start_ranks(device: torch.device) -> torch.device:
     """The device of this process, after joining the others if `torchrun` started it."""
     if "RANK" not in os.environ or (dist.is_available() and dist.is_initialized()):
@@ -25,6 +31,22 @@ def start_ranks(device: torch.device) -> torch.device:
         torch.cuda.set_device(device)
     dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
     return device
+
+
+def leave_ranks() -> None:
+    """Say goodbye to the other processes, where there are any."""
+    if dist.is_available() and dist.is_initialized():
+        dist.destroy_process_group()
+
+
+@contextmanager
+def first_rank_first() -> Iterator[None]:
+    """The block runs on rank 0 alone, then on all others: what it finds wrong is said once, what it writes is there."""
+    if this_rank() != 0:
+        wait_for_all_ranks()
+    yield
+    if this_rank() == 0:
+        wait_for_all_ranks()
 
 
 def share_of_batch(batch_size: int) -> int:

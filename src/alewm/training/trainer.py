@@ -156,7 +156,7 @@ class Trainer:
         seconds = time.perf_counter() - self._clock
         self._clock = time.perf_counter()
         rate = num_steps * self.config.training.batch_size / seconds
-        self._write("train", {**means, "learning_rate": learning_rate, "windows_per_second": rate})
+        self._write("train", {**self._q_by_capacity(means), "learning_rate": learning_rate, "windows_per_second": rate})
         if self.progress is not None:
             self.progress(self.step, self.num_steps, self._latest)
 
@@ -189,7 +189,13 @@ class Trainer:
             )
         self.model.train()
         if means.count:
-            self._write("validation", means.take())
+            self._write("validation", self._q_by_capacity(means.take()))
+
+    def _q_by_capacity(self, means: Mapping[str, Any]) -> dict[str, Any]:
+        """`q/8`, `q/16`, ... instead of a list: a line of metrics says by itself what it holds."""
+        capacities = self.config.model.support.capacities
+        named = {f"q/{k}": share for k, share in zip(capacities, means["q"], strict=True)}
+        return {name: value for name, value in means.items() if name != "q"} | named
 
     def _write(self, kind: str, values: Mapping[str, Any]) -> None:
         self._latest |= {f"{kind}/{name}": value for name, value in values.items()}

@@ -1,0 +1,49 @@
+"""`alewm collect`: episodes of a task, recorded into one file."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+
+@dataclass(frozen=True)
+class Collect:
+    """Record episodes of a task into one HDF5 file.
+
+    The same settings give the same bytes, whatever the number of processes. Repeating the command after an
+    interruption continues; a complete file is left as it is.
+    """
+
+    task: Annotated[str, tyro.conf.Positional]
+    """The task, for example two-room."""
+    out: Path
+    """The file to write; its folder is made if it does not exist."""
+    episodes: int = 10_000
+    """How many episodes."""
+    seed: int = 0
+    """Every episode is determined by this seed and its number."""
+    image_size: int | None = None
+    """Pixels per side of a frame; if not given, the task's own (224). Smaller frames are exact area averages."""
+    jobs: int = 0
+    """Processes to use; 0 means one per core."""
+
+    def run(self) -> None:
+        """Records what is missing of the file."""
+        from alewm.experiments.collection import collect_task
+
+        made = collect_task(
+            self.task,
+            self.out,
+            num_episodes=self.episodes,
+            seed=self.seed,
+            image_size=self.image_size,
+            jobs=self.jobs,
+        )
+        size = f"{self.episodes:,} episodes in {self.out.stat().st_size / 1e6:,.1f} MB"
+        if made.num_new_frames:
+            rate = f"{made.frames_per_second:,.0f} frames/s with {made.num_processes} processes"
+            print(f"{made.num_new_frames:,} new frames in {made.seconds:.1f} s: {rate}; {size}")
+        else:
+            print(f"complete already: {size}")
+        print(self.out)

@@ -1,0 +1,83 @@
+"""`alewm evaluate`: closed-loop success of a run on the pairs stored with its data."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+
+
+@dataclass(frozen=True)
+class Evaluate:
+    """Plan to goals of held-out episodes and count how many are reached.
+
+    Writes result.json, episodes.jsonl and animations/ into the run folder; with other than the default settings, into
+    a folder below RUN/evaluations named after what differs, so that no result replaces another.
+    """
+
+    runs: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(name="run")]
+    """Run folders of `alewm train`."""
+    data: Path | None = None
+    """The data file, if it is no longer where the run was trained."""
+    split: Literal["test", "validation", "train"] = "test"
+    """Which episodes the pairs come from."""
+    episodes: int | None = None
+    """How many pairs, the first ones; if not given, all that are stored (200 test, 100 validation)."""
+    capacity: str = "modal"
+    """modal (the most probable), sample, best-of, best-of:8,32, or one supported capacity such as 32."""
+    goal_cost: Literal["active", "full"] = "active"
+    """Compare the goal on the planned prefix, or on the whole latent."""
+    candidates: int = 300
+    """CEM: action sequences scored per iteration."""
+    iterations: int = 30
+    """CEM: times the distribution is refined."""
+    elites: int | None = None
+    """CEM: best candidates it is refined from; if not given, 30 of 300, and a tenth of any other number."""
+    horizon: int = 5
+    """Blocks of five actions planned ahead."""
+    budget: int = 50
+    """Environment steps per episode."""
+    seed: int = 42
+    """Seed of the planner's noise."""
+    device: str = "auto"
+    """auto (a GPU where there is one), cpu, cuda or cuda:1."""
+    animations: int = 4
+    """Episodes to film."""
+    out: Path | None = None
+    """Another folder for the results; with one run only."""
+
+    def run(self) -> None:
+        """Evaluates the runs one after the other and prints them side by side."""
+        from alewm.devices import find_device
+        from alewm.errors import InputError
+        from alewm.evaluation.run import evaluate_run
+        from alewm.evaluation.settings import EvaluationSettings
+        from alewm.evaluation.table import success_table
+        from alewm.planning.cem import CEMConfig
+        from alewm.planning.planner import PlanningConfig
+
+        if not self.runs or (self.out is not None and len(self.runs) > 1):
+            raise InputError("Name a run folder (and, with --out, only one): alewm evaluate RUN.")
+        if self.animations < 0:
+            raise InputError(f"--animations must not be negative, got {self.animations}.")
+        elites = self.elites or max(2, self.candidates // 10)
+        cem = CEMConfig(num_candidates=self.candidates, num_iterations=self.iterations, num_elites=elites)
+        planning = PlanningConfig(
+            cem=cem,
+            horizon=self.horizon,
+            executed_blocks=self.horizon,
+            goal_cost=self.goal_cost,
+            capacity=self.capacity,
+            seed=self.seed,
+        )
+        settings = EvaluationSettings(self.split, self.episodes, self.budget, planning)
+        device = find_device(self.device)
+        evaluated = {
+            str(run): evaluate_run(
+                run, settings, data_path=self.data, device=device, num_animations=self.animations, out=self.out
+            )
+            for run in self.runs
+        }
+        print(success_table({name: found.result for name, found in evaluated.items()}))
+        for found in evaluated.values():
+            print(found.path)

@@ -1,0 +1,28 @@
+"""`alewm report`: one page for a run, or for several side by side."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+
+@dataclass(frozen=True)
+class Report:
+    """Write one self-contained HTML page about runs: curves, capacities, success with intervals, rollouts, settings."""
+
+    runs: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(name="run")]
+    """Run folders; folders below RUN/evaluations are runs too."""
+    out: Path | None = None
+    """The folder to write index.html and figures/ to; if not given, `report` in the run's folder, or beside it for
+    several."""
+
+    def run(self) -> None:
+        """Writes the page."""
+        from alewm.errors import InputError
+        from alewm.reports.report import write_report
+
+        if not self.runs:
+            raise InputError("Name at least one run folder: alewm report RUN.")
+        home = self.runs[0] if len(self.runs) == 1 else self.runs[0].parent
+        print(write_report(self.runs, self.out or home / "report"))

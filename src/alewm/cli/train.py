@@ -1,0 +1,94 @@
+"""`alewm train`: a preset on a data file, as a run folder that continues when the command is repeated."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import tyro
+
+from alewm.errors import InputError
+
+if TYPE_CHECKING:
+    from alewm.training.config import RunConfig
+
+
+@dataclass(frozen=True)
+class Train:
+    """Train a world model from recorded episodes.
+
+    Repeating the command continues an interrupted run and ends with the same weights as an uninterrupted one. Under
+    `torchrun --nproc_per_node N -m alewm train ...` N processes share every batch, with the statistics of one.
+    """
+
+    preset: Annotated[str | None, tyro.conf.Positional] = None
+    """A complete configuration by name, for example two-room-tiny or two-room-192; --list shows all."""
+    data: Path | None = None
+    """The episode file, from `alewm collect` or published with the same columns."""
+    out: Path | None = None
+    """The run folder; if not given, runs/PRESET-SEED."""
+    seed: int | None = None
+    """Seed of first weights, shuffling and all noise; the paper's are 3072, 3073 and 3074."""
+    steps: int | None = None
+    """Updates in all, a complete schedule; if not given, the preset's."""
+    batch_size: int | None = None
+    """Windows per update, over all processes together."""
+    learning_rate: float | None = None
+    """Peak learning rate."""
+    device: str = "auto"
+    """auto (a GPU where there is one), cpu, cuda or cuda:1."""
+    precision: Literal["auto", "float32", "bfloat16"] | None = None
+    """Arithmetic of the networks; auto is bfloat16 where a GPU has it."""
+    compile: bool = False
+    """Compile encoder and predictor; GPU only."""
+    deterministic: bool = False
+    """Repeat bit by bit on a GPU too, at some cost; a CPU always does."""
+    checkpoint_every: int | None = None
+    """Updates between checkpoints."""
+    validate_every: int | None = None
+    """Updates between passes over the validation windows."""
+    log_every: int | None = None
+    """Updates between lines of metrics."""
+    threads: int = 0
+    """Threads that decode frames; 0 means one per core."""
+    list: bool = False
+    """List the presets and stop."""
+
+    def run(self) -> None:
+        """Trains what is left of the run."""
+        from alewm.experiments.presets import preset, preset_names
+
+        if self.list:
+            print("\n".join(preset_names()))
+            return
+        if self.preset is None:
+            raise InputError("Name a preset: alewm train PRESET --data FILE. `alewm train --list` shows all.")
+        config = self._configured(preset(self.preset))
+        if self.data is None:
+            raise InputError(f"--data FILE is needed: the episodes of {config.task!r} to learn from.")
+
+        from alewm.devices import find_device
+        from alewm.training.ranks import launched_rank
+        from alewm.training.run import train_run
+
+        out = self.out or Path("runs") / f"{self.preset}-{config.training.seed}"
+        device = find_device(self.device)
+        train_run(config, self.data, out, device=device, preset=self.preset, num_threads=self.threads)
+        if launched_rank() == 0:
+            print(out)
+
+    def _configured(self, config: "RunConfig") -> "RunConfig":
+        asked: dict[str, Any] = {
+            "seed": self.seed,
+            "num_steps": self.steps,
+            "batch_size": self.batch_size,
+            "precision": self.precision,
+            "compiles": self.compile or None,
+            "deterministic": self.deterministic or None,
+            "checkpoint_every": self.checkpoint_every,
+            "validate_every": self.validate_every,
+            "log_every": self.log_every,
+        }
+        training = replace(config.training, **{name: value for name, value in asked.items() if value is not None})
+        if self.learning_rate is not None:
+            training = replace(training, optim=replace(training.optim, learning_rate=self.learning_rate))
+        return replace(config, training=training)

@@ -1,0 +1,138 @@
+"""Evaluating a run folder: its model, the pairs stored with its data, and the results left beside it."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from alewm.data.normalize import ActionStatistics
+from alewm.data.pairs import EvaluationPair, draw_pairs, load_or_draw_pairs
+from alewm.data.splits import MIN_HELD_OUT_LENGTH, NUM_TEST, Splits
+from alewm.data.store import EpisodeStore
+from alewm.envs.registration import Task, get_task
+from alewm.errors import InputError
+from alewm.evaluation.animations import choose_episodes, film, write_gif
+from alewm.evaluation.closed_loop import GoalPairs
+from alewm.evaluation.records import write_records
+from alewm.evaluation.settings import EvaluationSettings, check_same_settings, results_folder
+from alewm.evaluation.success import Evaluation, evaluate
+from alewm.planning.planner import Planner
+from alewm.runs.files import read_json, write_json
+from alewm.runs.provenance import provenance
+from alewm.training.checkpoint import Description, load_world_model
+from alewm.training.run import SPLITS, latest_checkpoint
+
+EPISODES_PER_BATCH = {"cpu": 16, "cuda": 256}
+"""Episodes searched at once: what a processor's memory and caches hold, and what fills a GPU."""
+
+
+@dataclass(frozen=True)
+class EvaluatedRun:
+    """What `evaluate_run` found and where it wrote it."""
+
+    path: Path
+    """The result.json."""
+    result: dict[str, Any]
+    """Its content."""
+
+
+def evaluate_run(
+    run: Path,
+    settings: EvaluationSettings,
+    *,
+    data_path: Path | None = None,
+    device: torch.device,
+    num_animations: int = 4,
+    out: Path | None = None,
+) -> EvaluatedRun:
+    """Success of the newest checkpoint of `run`, written to result.json, episodes.jsonl and animations/.
+
+    The data file is the one the run was trained on, at `data_path` if it has moved. Results of other settings are
+    never replaced: they get a folder of their own (`settings.results_folder`).
+    """
+    checkpoint = latest_checkpoint(run)
+    model, description = load_world_model(checkpoint, device)
+    task = get_task(description.config.task)
+    is_finished = "training" in _known(run / "result.json")
+    folder = out or results_folder(run, settings, description.step, is_finished=is_finished)
+    evaluated = {
+        **settings.identity(),
+        "checkpoint": checkpoint.name,
+        "fingerprint": _data_of(description)["fingerprint"],
+    }
+    known = check_same_settings(folder / "result.json", evaluated)
+    statistics = ActionStatistics.from_dict(description.extras["action_statistics"])
+    batch = EPISODES_PER_BATCH[device.type]
+    planner = Planner(model, statistics.mean, statistics.std, replace(settings.planning, episodes_per_batch=batch))
+    pairs = _pairs(run, task, description, settings, data_path)
+    image_size = description.config.model.encoder.image_size
+    envs = task.make_vector_env(len(pairs), device, image_size)
+    found = evaluate(envs, pairs, planner, model.log_prior.exp(), budget=settings.budget)
+    result = {**known, **found.result, "step": description.step, "evaluated": evaluated, "made_with": provenance()}
+    if folder != run:
+        folder.mkdir(parents=True, exist_ok=True)
+        # So that a report can be made of this folder too.
+        write_json(folder / "config.json", {**read_json(run / "config.json"), "evaluated": evaluated})
+        write_json(folder / "provenance.json", provenance())
+    write_records(folder / "episodes.jsonl", found.records)
+    _film(folder / "animations", task, pairs, found, num_animations)
+    write_json(folder / "result.json", result)
+    return EvaluatedRun(folder / "result.json", result)
+
+
+def _known(path: Path) -> dict[str, Any]:
+    return read_json(path) if path.exists() else {}
+
+
+def _data_of(description: Description) -> dict[str, Any]:
+    data: dict[str, Any] = description.extras.get("data", {})
+    if "fingerprint" not in data or "action_statistics" not in description.extras:
+        raise InputError("The checkpoint does not say which data it learned from; it was not written by `alewm train`.")
+    return data
+
+
+def _pairs(
+    run: Path, task: Task, description: Description, settings: EvaluationSettings, data_path: Path | None
+) -> GoalPairs:
+    data = _data_of(description)
+    path = data_path or Path(data["path"])
+    if data_path is None and not path.exists():
+        raise InputError(f"{run} was trained on {path}, which is no longer there. Say where it is with --data.")
+    with EpisodeStore.open(path) as store:
+        if store.fingerprint != data["fingerprint"]:
+            raise InputError(
+                f"{run} was trained on data with fingerprint {data['fingerprint']}, but {path} has "
+                f"{store.fingerprint}: what is held out there may have been trained on. Give the run's own data file."
+            )
+        splits = Splits.load(run / SPLITS)
+        stored = _stored_pairs(store, splits, settings)
+        if settings.num_episodes is not None and settings.num_episodes > len(stored):
+            raise InputError(
+                f"--episodes {settings.num_episodes} were asked for, but the {settings.split} split of {path} has "
+                f"{len(stored)} pairs."
+            )
+        return GoalPairs.gather(stored[: settings.num_episodes], store.column, task.state_columns)
+
+
+def _stored_pairs(store: EpisodeStore, splits: Splits, settings: EvaluationSettings) -> tuple[EvaluationPair, ...]:
+    if settings.split != "train":
+        return load_or_draw_pairs(store, splits).part(settings.split)
+    # Not stored, since no result is selected or published on them; drawn alike, so everyone meets the same.
+    long_enough = [episode for episode in splits.train if store.lengths[episode] >= MIN_HELD_OUT_LENGTH]
+    return draw_pairs(store, long_enough[: settings.num_episodes or NUM_TEST])
+
+
+def _film(folder: Path, task: Task, pairs: GoalPairs, found: Evaluation, count: int) -> None:
+    """Some episodes at the task's full image size, in place of those of an earlier evaluation."""
+    for old in folder.glob("episode-*.gif"):
+        old.unlink()
+    chosen = choose_episodes(found.records, count)
+    if not chosen:
+        return
+    for index, (frames, goal) in zip(
+        chosen, film(task.make_vector_env(len(chosen)), pairs, found.outcome, chosen), strict=True
+    ):
+        record = found.records[index]
+        outcome = "reached" if record.success else "missed"
+        write_gif(folder / f"episode-{record.episode:05d}-{outcome}-k{record.capacity}.gif", frames, goal)

@@ -1,0 +1,74 @@
+"""What decides an evaluation, and the folder its results belong in."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from alewm.config import differences, to_dict
+from alewm.errors import InputError
+from alewm.evaluation.success import BUDGET
+from alewm.planning.planner import PlanningConfig
+from alewm.runs.files import read_json
+
+Split = Literal["train", "validation", "test"]
+
+
+@dataclass(frozen=True)
+class EvaluationSettings:
+    """What is planned, and how."""
+
+    split: Split = "test"
+    """Which episodes the pairs come from."""
+    num_episodes: int | None = None
+    """How many pairs, the first ones; None for all that are stored."""
+    budget: int = BUDGET
+    """Environment steps per episode."""
+    planning: PlanningConfig = field(default_factory=PlanningConfig)
+    """The planner."""
+
+    def __post_init__(self) -> None:
+        if self.num_episodes is not None and self.num_episodes < 1:
+            raise InputError(f"--episodes must be at least 1, got {self.num_episodes}.")
+
+    def identity(self) -> dict[str, Any]:
+        """All that can change an outcome, as plain JSON values."""
+        values = to_dict(self)
+        del values["planning"]["episodes_per_batch"]  # bounds memory; changes nothing but rounding
+        return values
+
+    def name(self) -> str:
+        """A folder name that says in what these settings differ from the default ones; empty if in nothing."""
+        usual, planning = EvaluationSettings(), self.planning
+        cem, usual_cem = planning.cem, usual.planning.cem
+        parts = {
+            self.split: self.split != usual.split,
+            f"{self.num_episodes}-episodes": self.num_episodes is not None,
+            f"budget-{self.budget}": self.budget != usual.budget,
+            f"capacity-{planning.capacity}": planning.capacity != usual.planning.capacity,
+            f"goal-{planning.goal_cost}": planning.goal_cost != usual.planning.goal_cost,
+            f"cem-{cem.num_candidates}x{cem.num_iterations}-{cem.num_elites}": cem != usual_cem,
+            f"horizon-{planning.horizon}-{planning.executed_blocks}": (planning.horizon, planning.executed_blocks)
+            != (usual.planning.horizon, usual.planning.executed_blocks),
+            f"seed-{planning.seed}": planning.seed != usual.planning.seed,
+            "portable-noise": planning.portable_noise,
+        }
+        return "_".join(part.replace(":", "-").replace(",", "-") for part, is_unusual in parts.items() if is_unusual)
+
+
+def results_folder(run: Path, settings: EvaluationSettings, step: int, *, is_finished: bool) -> Path:
+    """Where results belong: the default settings of a finished run in the run's folder, others below `evaluations/`."""
+    parts = [settings.name(), "" if is_finished else f"step-{step:08d}"]
+    name = "_".join(part for part in parts if part)
+    return run / "evaluations" / name if name else run
+
+
+def check_same_settings(result_path: Path, asked: dict[str, Any]) -> dict[str, Any]:
+    """What `result_path` holds already; results of other settings are refused, never replaced."""
+    if not result_path.exists():
+        return {}
+    found: dict[str, Any] = read_json(result_path)
+    if "evaluated" in found and (changed := differences(asked, found["evaluated"])):
+        raise InputError(
+            f"{result_path} holds results of other settings:\n  " + "\n  ".join(changed) + "\nGive a folder with --out."
+        )
+    return found

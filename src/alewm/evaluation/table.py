@@ -1,0 +1,53 @@
+"""An evaluation's result as a few lines for a terminal."""
+
+from collections.abc import Mapping
+from typing import Any
+
+
+def success_table(results: Mapping[str, Mapping[str, Any]]) -> str:
+    """One column per result, named by the mapping's keys; floors and capacities below the success."""
+    columns = [[name, *(_cells(result))] for name, result in results.items()]
+    width = [max(map(len, column)) for column in columns]
+    lines = []
+    for row, label in enumerate(("", *_LABELS)):
+        cells = (column[row].rjust(w) for column, w in zip(columns, width, strict=True))
+        lines.append(f"{label:<28}" + "  ".join(cells))
+    return "\n".join(lines)
+
+
+_LABELS = (
+    "success",
+    "  95 % interval",
+    "  where not solved at start",
+    "uniform random",
+    "doing nothing",
+    "solved at the start",
+    "episodes",
+    "mean capacity (of width)",
+    "capacities (k: episodes)",
+    "CEM (candidates, iterations)",
+    "seconds",
+)
+
+
+def _cells(result: Mapping[str, Any]) -> list[str]:
+    low, high = result["interval"]
+    cem = result["planning"]["cem"]
+    counts = {k: count for k, count in result["capacity_counts"].items() if count}
+    return [
+        _percent(result["success_rate"]),
+        f"{_percent(low)} to {_percent(high)}",
+        _percent(result["success_rate_nontrivial"]),
+        _percent(result["random_success_rate"]),
+        _percent(result["zero_success_rate"]),
+        _percent(result["presolved_share"]),
+        str(result["episodes"]),
+        f"{result['mean_capacity']:.3g} ({result['support'][-1]})",
+        ", ".join(f"{k}: {count}" for k, count in counts.items()),
+        f"{cem['num_candidates']}, {cem['num_iterations']}",
+        f"{result['seconds']:.1f}",
+    ]
+
+
+def _percent(rate: float | None) -> str:
+    return "-" if rate is None else f"{100 * rate:.1f} %"

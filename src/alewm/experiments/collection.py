@@ -1,0 +1,60 @@
+"""Recording a task's episodes into a file, with a bar for whoever waits."""
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from alewm.data.collect import CollectionProgress, collect
+from alewm.envs.registration import get_task
+from alewm.errors import InputError
+from alewm.progress import Progress
+from alewm.workers import num_processes
+
+
+@dataclass(frozen=True)
+class Collected:
+    """What a collection added to its file."""
+
+    num_new_frames: int
+    """Frames recorded now; 0 if the file was complete already."""
+    seconds: float
+    """Time it took."""
+    num_processes: int
+    """Processes that shared the work."""
+
+    @property
+    def frames_per_second(self) -> float:
+        """Frames simulated, drawn, compressed and stored per second."""
+        return self.num_new_frames / self.seconds
+
+
+def collect_task(
+    task_name: str, out: Path, *, num_episodes: int, seed: int, image_size: int | None = None, jobs: int = 0
+) -> Collected:
+    """What was recorded now of the `num_episodes` episodes in `out`; `jobs` is a number of processes, 0 one per core."""
+    task, processes = get_task(task_name), num_processes(jobs)
+    if seed < 0 or num_episodes < 1:
+        raise InputError(f"Expected a seed of 0 or more and 1 episode or more, got {seed} and {num_episodes}.")
+    source = task.episode_source(image_size)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    began, num_new_frames = time.perf_counter(), 0
+    with Progress(f"collecting {task.name}", num_episodes, "episodes") as bar:
+
+        def show(now: CollectionProgress) -> None:
+            nonlocal num_new_frames
+            if num_new_frames == 0:
+                bar.done = bar.before = now.num_done - 1  # what an interrupted run had finished
+            num_new_frames = now.num_new_rows
+            rate = num_new_frames / (time.perf_counter() - began)
+            bar.advance(now.num_done - bar.done, f"{rate:,.0f} frames/s")
+
+        collect(
+            source,
+            out,
+            num_episodes=num_episodes,
+            seed=seed,
+            attributes={"task": task.name, "image_size": image_size or task.image_size},
+            num_workers=processes,
+            on_progress=show,
+        )
+    return Collected(num_new_frames, time.perf_counter() - began, processes)

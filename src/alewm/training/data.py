@@ -1,0 +1,120 @@
+"""The data of a training run: a file found sound, its splits, and the loaders that cut windows from it."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from alewm.config import to_dict
+from alewm.data.loader import LoaderConfig, WindowLoader
+from alewm.data.normalize import ActionStatistics
+from alewm.data.splits import Splits, load_or_make_splits
+from alewm.data.store import EpisodeStore
+from alewm.data.verify import verify_frames
+from alewm.data.windows import WindowIndex, WindowShape
+from alewm.distributed import num_ranks
+from alewm.errors import InputError
+from alewm.progress import Progress
+from alewm.training.config import RunConfig
+from alewm.training.ranks import this_rank
+from alewm.workers import num_available_cores
+
+FRAME_SKIP = WindowShape().frame_skip
+
+
+@dataclass(frozen=True)
+class TrainingData:
+    """Everything a run takes from its data file."""
+
+    store: EpisodeStore
+    splits: Splits
+    statistics: ActionStatistics
+    """Of the actions of training episodes."""
+
+    @classmethod
+    def open(cls, path: Path, config: RunConfig) -> "TrainingData":
+        """The data in `path`, checked whole and against `config`; splits are made and stored beside it if need be."""
+        store = EpisodeStore.open(path)
+        _check_fits(store, config)
+        if store.frame_checksums() is None:
+            # Files with checksums are checked whenever a loader opens them; others must be decoded once.
+            with Progress(f"checking {path}", store.num_rows, "frames") as progress:
+                verify_frames(
+                    store,
+                    num_threads=num_available_cores(),
+                    on_progress=lambda done, _: progress.advance(done - progress.done),
+                )
+        splits = load_or_make_splits(store)
+        actions = np.concatenate([store.actions[store.rows_of(episode)] for episode in splits.train])
+        return cls(store, splits, ActionStatistics.fit(actions))
+
+    def identity(self) -> dict[str, Any]:
+        """What tells this data from other data, wherever the file lies."""
+        return {
+            "fingerprint": self.store.fingerprint,
+            "episodes": self.store.num_episodes,
+            "frames": self.store.num_rows,
+        }
+
+    def extras(self, config: RunConfig) -> dict[str, Any]:
+        """What a checkpoint carries so that evaluation refits nothing and never meets a training episode."""
+        return {
+            "task": config.task,
+            "frame_skip": FRAME_SKIP,
+            "action_statistics": self.statistics.to_dict(),
+            "data": {"path": str(self.store.path.resolve()), **self.identity()},
+            "held_out": {name: to_dict(self.splits)[name] for name in ("validation", "test")},
+        }
+
+    def training_windows(self, config: RunConfig, device: torch.device, num_threads: int = 0) -> WindowLoader:
+        """This rank's training windows, shuffled."""
+        return self._loader("train", config, config.training.batch_size, device, num_threads, shuffle=True)
+
+    def validation_windows(self, config: RunConfig, device: torch.device, num_threads: int = 0) -> WindowLoader | None:
+        """This rank's windows of the validation episodes, in the order of the file; None where there are too few."""
+        lengths, offsets = (values[list(self.splits.validation)] for values in (self.store.lengths, self.store.offsets))
+        available = len(WindowIndex(offsets, lengths, WindowShape()))
+        batch_size = min(config.training.batch_size, available // num_ranks() * num_ranks())
+        if batch_size == 0:
+            return None
+        return self._loader("validation", config, batch_size, device, num_threads, shuffle=False)
+
+    def _loader(
+        self, part: str, config: RunConfig, batch_size: int, device: torch.device, num_threads: int, *, shuffle: bool
+    ) -> WindowLoader:
+        return WindowLoader(
+            self.store,
+            self.splits.part(part),
+            self.statistics,
+            LoaderConfig(
+                batch_size=batch_size,
+                seed=config.training.seed,
+                shuffle=shuffle,
+                num_threads=num_threads,
+                image_size=config.model.encoder.image_size,
+            ),
+            rank=this_rank(),
+            num_ranks=num_ranks(),
+            pin_memory=device.type == "cuda",
+        )
+
+
+def _check_fits(store: EpisodeStore, config: RunConfig) -> None:
+    task = store.attributes.get("task")
+    if task is not None and task != config.task:
+        raise InputError(f"{store.path} holds episodes of {task!r}, but the configuration is for {config.task!r}.")
+    expected = config.model.action_dim / FRAME_SKIP
+    if store.action_dim != expected:
+        raise InputError(
+            f"{store.path}, column 'action': {store.action_dim} numbers per action, but the configuration for "
+            f"{config.task!r} expects {expected:g} (blocks of {config.model.action_dim} for {FRAME_SKIP} steps). "
+            f"Choose the preset of the file's task."
+        )
+    size, (height, width, _) = config.model.encoder.image_size, store.frame_shape
+    if min(height, width) < size:
+        raise InputError(
+            f"{store.path} has frames of {height} x {width} pixels, but the encoder reads {size} x {size}. Collect at "
+            f"{size} pixels or more, or choose a preset with smaller images."
+        )

@@ -1,0 +1,113 @@
+"""A training run as a folder: opened or continued, trained, and left with everything evaluation needs."""
+
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from alewm.config import to_dict
+from alewm.distributed import num_ranks
+from alewm.errors import InputError
+from alewm.progress import Progress
+from alewm.runs.folder import RunFolder
+from alewm.training.checkpoint import checkpoints_in
+from alewm.training.config import RunConfig
+from alewm.training.data import TrainingData
+from alewm.training.ranks import first_rank_first, leave_ranks, share_of_batch, start_ranks, this_rank
+from alewm.training.trainer import Trainer, TrainingResult
+
+SPLITS = "splits.json"
+"""The file in a run folder that says which episodes were held out."""
+
+
+def train_run(
+    config: RunConfig,
+    data_path: Path,
+    out: Path,
+    *,
+    device: torch.device,
+    preset: str | None = None,
+    num_threads: int = 0,
+    is_silent: bool = False,
+) -> RunFolder:
+    """The finished run in `out`, begun there or continued; `torchrun` may have started several processes for it.
+
+    Nothing is written before the data, the configuration and the folder have been found to fit each other.
+    """
+    device = start_ranks(device)
+    try:
+        share_of_batch(config.training.batch_size)
+        with first_rank_first():
+            data = TrainingData.open(data_path, config)
+            folder = RunFolder(out)
+            described = {**to_dict(config), "data": data.identity()}
+            folder.check(described)
+        is_first = this_rank() == 0
+        if is_first and not is_silent:
+            for note in data.store.notes:
+                print(note, file=sys.stderr)
+        trainer = Trainer(
+            config,
+            data.training_windows(config, device, num_threads),
+            folder=out,
+            device=device,
+            validation=data.validation_windows(config, device, num_threads) or (),
+            extras=data.extras(config),
+        )
+        if is_first:
+            made_from = {"preset": preset, "data": data.extras(config)["data"], "device": str(device)}
+            folder.open(described, **made_from, processes=num_ranks())
+            data.splits.save(out / SPLITS)
+        with first_rank_first():
+            pass
+        began = time.perf_counter()
+        result = _run(trainer, out, shows_progress=is_first and not is_silent)
+        if is_first:
+            _record(folder, result, time.perf_counter() - began)
+        return folder
+    finally:
+        leave_ranks()
+
+
+def latest_checkpoint(run: Path) -> Path:
+    """The newest checkpoint of the run in `run`."""
+    if not (run / "config.json").is_file():
+        found = ", ".join(sorted(path.name for path in run.iterdir())) if run.is_dir() else "no such folder"
+        raise InputError(f"{run} is no run folder: expected config.json in it, found {found or 'nothing'}.")
+    saved = checkpoints_in(run / "checkpoints")
+    if not saved:
+        raise InputError(f"{run} has no checkpoint yet. Repeat its `alewm train` command to train it.")
+    return saved[-1]
+
+
+def _run(trainer: Trainer, out: Path, *, shows_progress: bool) -> TrainingResult:
+    if not shows_progress:
+        return trainer.run()
+    saved = checkpoints_in(out / "checkpoints")
+    done = int(saved[-1].name.removeprefix("step-")) if saved else 0
+    if 0 < done < trainer.num_steps:
+        print(f"continuing {out} after update {done}", file=sys.stderr)
+    with Progress(f"training {out}", trainer.num_steps, "updates", done=done) as progress:
+
+        def show(step: int, _: int, metrics: Mapping[str, Any]) -> None:
+            progress.advance(step - progress.done, f"loss {metrics['train/loss']:.4f}")
+
+        trainer.progress = show
+        return trainer.run()
+
+
+def _record(folder: RunFolder, result: TrainingResult, seconds: float) -> None:
+    known = folder.result() or {}
+    if known.get("training", {}).get("step") == result.step:
+        return  # a finished run that was asked for again; what evaluation added stays
+    scalars = {name: value for name, value in result.metrics.items() if isinstance(value, (int, float))}
+    training = {
+        "step": result.step,
+        "checkpoint": str(result.checkpoint.relative_to(folder.path)),
+        "seconds": seconds,
+        **scalars,
+    }
+    folder.finish({**known, "training": training})
