@@ -28,14 +28,16 @@ def value_and_gradients(path, s, weight, u, support, quadrature=EPPS_PULLEY):
     s, weight = s.clone().requires_grad_(), weight.clone().requires_grad_()
     real, imaginary = prefix_mixture_cf(s, weight, u, support, quadrature, path)
     mixing = torch.linspace(0.3, 1.7, real.numel(), dtype=s.dtype).view(real.shape)
-    loss = (mixing * real).sum() + (imaginary.square() * mixing).sum()
+    loss = (mixing * real).sum() + (mixing.flip(0) * imaginary).sum()
     return [real.detach(), imaginary.detach(), *torch.autograd.grad(loss, (s, weight))]
 
 
 def assert_close_to_largest(actual, expected, tolerance):
-    for a, e in zip(actual, expected, strict=True):
+    total_weight = expected[0].abs().max()  # at τ = 0, and the scale of both parts: either may cancel to nothing
+    scales = [total_weight, total_weight, *(gradient.abs().max() for gradient in expected[2:])]
+    for a, e, scale in zip(actual, expected, scales, strict=True):
         assert a.shape == e.shape
-        assert (a.double() - e.double()).abs().max() <= tolerance * e.abs().max().clamp(min=1e-30)
+        assert (a.double() - e.double()).abs().max() <= tolerance * scale
 
 
 @given(
@@ -48,7 +50,7 @@ def assert_close_to_largest(actual, expected, tolerance):
     scale=st.floats(0.01, 30),
     seed=st.integers(0, 1000),
 )
-@settings(max_examples=40)
+@settings(max_examples=60)
 def test_fast_paths_agree_with_the_definition(batch, shares, samples, capacities, projections, knots, scale, seed):
     generator = torch.Generator().manual_seed(seed)
     support, quadrature = CapacitySupport(tuple(sorted(capacities))), Quadrature(knots, 3.0)

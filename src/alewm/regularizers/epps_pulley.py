@@ -41,11 +41,3 @@ def discrepancy(
 def global_num_samples(local: int) -> int:
     """The factor B: samples on all ranks together."""
     return local * num_ranks()
-
-
-def samples_second_to_last(latents: Float[Tensor, "*shape D"], sample_axis: int) -> Float[Tensor, "*batch N D"]:
-    """`latents` with the axis named by the caller moved to where statistics expect their samples."""
-    feature_axis = latents.ndim - 1
-    if sample_axis % latents.ndim == feature_axis:
-        raise ValueError(f"sample_axis {sample_axis} is the feature axis of a tensor of shape {tuple(latents.shape)}")
-    return latents.movedim(sample_axis, -2)

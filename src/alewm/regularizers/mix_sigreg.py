@@ -3,15 +3,14 @@
 from typing import Literal
 
 import torch
-from torch import nn
 
 from alewm.capacity.prior import polynomial_prior
 from alewm.capacity.support import CapacitySupport
-from alewm.regularizers.epps_pulley import discrepancy, global_mean_cf, global_num_samples, samples_second_to_last
+from alewm.regularizers.epps_pulley import discrepancy, global_mean_cf, global_num_samples
 from alewm.regularizers.kernels.dispatch import PathName
 from alewm.regularizers.precision import at_least_float32, full_precision
 from alewm.regularizers.quadrature import EPPS_PULLEY, Quadrature, gaussian_cf, prefix_mixture_target
-from alewm.regularizers.slices import directions_for
+from alewm.regularizers.sliced import SlicedRegularizer, along_samples
 from alewm.shapes import Float, Tensor
 
 Target = Literal["mixture", "gaussian"]
@@ -46,7 +45,7 @@ def mix_sigreg(
         return global_num_samples(num_samples) * discrepancy(real, imaginary, aimed, quadrature).mean(-1)
 
 
-class MixSIGReg(nn.Module):
+class MixSIGReg(SlicedRegularizer):
     """MixSIGReg with fresh random directions at every call.
 
     >>> import torch
@@ -67,12 +66,9 @@ class MixSIGReg(nn.Module):
         quadrature: Quadrature = EPPS_PULLEY,
         path: PathName = "auto",
     ) -> None:
-        super().__init__()
+        super().__init__(num_projections, quadrature=quadrature, path=path)
         self.support = support
-        self.num_projections = num_projections
         self.target: Target = target
-        self.quadrature = quadrature
-        self.path = path
         self.register_buffer("prior", polynomial_prior(len(support), prior_degree), persistent=False)
 
     def forward(
@@ -85,14 +81,12 @@ class MixSIGReg(nn.Module):
     ) -> Float[Tensor, ""]:
         """The statistic over `sample_axis`, which q runs along, averaged over the other axes (frame positions)."""
         self.support.of_width(s.shape[-1])
-        samples = at_least_float32(samples_second_to_last(s, sample_axis))
-        u = directions_for(samples, self.num_projections, generator)
-        ones = (1,) * (samples.ndim - 2)
+        samples, u = self.samples_and_directions(s, sample_axis, generator)
         statistic = mix_sigreg(
             samples,
-            q.view(ones + q.shape).to(samples.dtype),
+            along_samples(q, samples),
             u,
-            self.prior.view(ones + self.prior.shape).to(samples.dtype),
+            along_samples(self.prior, samples),
             self.support,
             target=self.target,
             quadrature=self.quadrature,

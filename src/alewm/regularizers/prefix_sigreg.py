@@ -7,16 +7,15 @@ substitute: wide short prefixes and narrow long ones can then compensate for eac
 """
 
 import torch
-from torch import nn
 
 from alewm.capacity.prefix import prefix_masks
 from alewm.capacity.support import CapacitySupport
 from alewm.distributed import mean_across_ranks, num_ranks
-from alewm.regularizers.epps_pulley import discrepancy, global_mean_cf, global_num_samples, samples_second_to_last
+from alewm.regularizers.epps_pulley import discrepancy, global_mean_cf, global_num_samples
 from alewm.regularizers.kernels.dispatch import PathName
 from alewm.regularizers.precision import at_least_float32, full_precision
 from alewm.regularizers.quadrature import EPPS_PULLEY, Quadrature, gaussian_cf
-from alewm.regularizers.slices import directions_for
+from alewm.regularizers.sliced import SlicedRegularizer, along_samples
 from alewm.shapes import Float, Tensor
 
 
@@ -47,7 +46,7 @@ def prefix_sigreg(
         return (statistic * group_size).sum(-1) / global_num_samples(s.shape[-2])
 
 
-class PrefixSIGReg(nn.Module):
+class PrefixSIGReg(SlicedRegularizer):
     """`prefix_sigreg` with fresh random directions at every call."""
 
     def __init__(
@@ -58,11 +57,8 @@ class PrefixSIGReg(nn.Module):
         quadrature: Quadrature = EPPS_PULLEY,
         path: PathName = "auto",
     ) -> None:
-        super().__init__()
+        super().__init__(num_projections, quadrature=quadrature, path=path)
         self.support = support
-        self.num_projections = num_projections
-        self.quadrature = quadrature
-        self.path = path
 
     def forward(
         self,
@@ -74,15 +70,6 @@ class PrefixSIGReg(nn.Module):
     ) -> Float[Tensor, ""]:
         """The statistic over `sample_axis`, averaged over the other axes (frame positions)."""
         self.support.of_width(s.shape[-1])
-        samples = at_least_float32(samples_second_to_last(s, sample_axis))
-        u = directions_for(samples, self.num_projections, generator)
-        ones = (1,) * (samples.ndim - 2)
-        statistic = prefix_sigreg(
-            samples,
-            choice.view(ones + choice.shape).to(samples.dtype),
-            u,
-            self.support,
-            quadrature=self.quadrature,
-            path=self.path,
-        )
-        return statistic.mean()
+        samples, u = self.samples_and_directions(s, sample_axis, generator)
+        chosen = along_samples(choice, samples)
+        return prefix_sigreg(samples, chosen, u, self.support, quadrature=self.quadrature, path=self.path).mean()

@@ -1,14 +1,13 @@
 """SIGReg: how far a latent is from a standard normal, along random directions (the paper's LeWM background)."""
 
 import torch
-from torch import nn
 
 from alewm.capacity.support import CapacitySupport
-from alewm.regularizers.epps_pulley import discrepancy, global_mean_cf, global_num_samples, samples_second_to_last
+from alewm.regularizers.epps_pulley import discrepancy, global_mean_cf, global_num_samples
 from alewm.regularizers.kernels.dispatch import PathName
 from alewm.regularizers.precision import at_least_float32, full_precision
 from alewm.regularizers.quadrature import EPPS_PULLEY, Quadrature, gaussian_cf
-from alewm.regularizers.slices import directions_for
+from alewm.regularizers.sliced import SlicedRegularizer
 from alewm.shapes import Float, Tensor
 
 
@@ -30,7 +29,7 @@ def sigreg(
         return global_num_samples(num_samples) * discrepancy(real, imaginary, target, quadrature).mean(-1)
 
 
-class SIGReg(nn.Module):
+class SIGReg(SlicedRegularizer):
     """SIGReg with fresh random directions at every call.
 
     >>> import torch
@@ -39,18 +38,9 @@ class SIGReg(nn.Module):
     >>> loss = regularizer(latents, sample_axis=0, generator=torch.Generator().manual_seed(0))
     """
 
-    def __init__(
-        self, num_projections: int = 1024, *, quadrature: Quadrature = EPPS_PULLEY, path: PathName = "auto"
-    ) -> None:
-        super().__init__()
-        self.num_projections = num_projections
-        self.quadrature = quadrature
-        self.path = path
-
     def forward(
         self, s: Float[Tensor, "*shape D"], *, sample_axis: int, generator: torch.Generator
     ) -> Float[Tensor, ""]:
         """The statistic over `sample_axis`, averaged over the other axes (frame positions)."""
-        samples = at_least_float32(samples_second_to_last(s, sample_axis))
-        u = directions_for(samples, self.num_projections, generator)
+        samples, u = self.samples_and_directions(s, sample_axis, generator)
         return sigreg(samples, u, quadrature=self.quadrature, path=self.path).mean()
