@@ -4,5 +4,5 @@ from hypothesis import settings
 from jaxtyping import install_import_hook
 
 install_import_hook("alewm", "beartype.beartype")
-settings.register_profile("alewm")
+settings.register_profile("alewm", deadline=None)
 settings.load_profile("alewm")
