@@ -50,7 +50,7 @@ def assert_close_to_largest(actual, expected, tolerance):
     scale=st.floats(0.01, 30),
     seed=st.integers(0, 1000),
 )
-@settings(max_examples=60)
+@settings(max_examples=25)
 def test_fast_paths_agree_with_the_definition(batch, shares, samples, capacities, projections, knots, scale, seed):
     generator = torch.Generator().manual_seed(seed)
     support, quadrature = CapacitySupport(tuple(sorted(capacities))), Quadrature(knots, 3.0)
