@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 .PHONY: demo test setup lint format bench clean
 
 demo: setup          ## The main job, small enough for a laptop
-	$(BIN)/alewm oscillator --out runs/oscillator
+	$(BIN)/alewm demo --out runs/demo
 
 test: setup lint     ## Lint, type-check and test
 	$(BIN)/pytest -n 2 --dist worksteal

@@ -12,9 +12,15 @@ class InputError(ValueError):
     """
 
 
+MOST_SHOWN = 20
+"""Longer lists of names are cut to those nearest to what was asked."""
+
+
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> InputError:
     """The error for a `name` that is not among the `known` ones, proposing the nearest."""
     choices = sorted(known)
     nearest = get_close_matches(name, choices, n=1)
     hint = f" Did you mean {nearest[0]!r}?" if nearest else ""
-    return InputError(f"Unknown {kind} {name!r}.{hint} Known: {', '.join(choices)}.")
+    shown = choices if len(choices) <= MOST_SHOWN else get_close_matches(name, choices, n=8, cutoff=0.0)
+    others = f" and {len(choices) - len(shown)} others" if len(shown) < len(choices) else ""
+    return InputError(f"Unknown {kind} {name!r}.{hint} Known: {', '.join(shown)}{others}.")

@@ -3,7 +3,6 @@
 import sys
 import time
 from types import TracebackType
-from typing import Self
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -32,7 +31,7 @@ class Progress:
                 console=Console(stderr=True),
             )
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> "Progress":
         if self.bar is not None:
             self.bar.start()
             self.task = self.bar.add_task(self.title, total=self.total, completed=self.done)
@@ -51,9 +50,9 @@ class Progress:
             self.bar.update(self.task, completed=self.done, description=f"{self.title} {note}".strip())
             return
         now = time.monotonic()
-        if now - self.last_line >= LINE_EVERY_SECONDS or self.done >= self.total:
+        if now - self.last_line >= LINE_EVERY_SECONDS or (amount and self.done >= self.total):
             self.last_line = now
             rate = (self.done - self.before) / max(now - self.began, 1e-9)
-            left = (self.total - self.done) / rate if rate else float("inf")
-            text = f"{self.title}: {self.done}/{self.total} {self.unit}, {rate:.3g}/s, {left:.0f} s left. {note}"
+            pace = f", {rate:.3g}/s, {(self.total - self.done) / rate:.0f} s left" if rate else ""
+            text = f"{self.title}: {self.done}/{self.total} {self.unit}{pace}. {note}"
             print(text.strip(), file=sys.stderr, flush=True)

@@ -1,28 +1,83 @@
-"""The command line as a person meets it: real subprocesses."""
+"""The command line as a person meets it: real subprocesses, and small runs that the tests share."""
 
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+
+from alewm.cli.main import main
+from alewm.experiments.presets import preset
+
+IMAGE_SIZE = preset("two-room-tiny").model.encoder.image_size
+COLLECT = ("collect", "two-room", "--episodes", 16, "--image-size", IMAGE_SIZE, "--jobs", 1)
+TRAIN = ("train", "two-room-tiny", "--steps", 40, "--batch-size", 16, "--checkpoint-every", 4, "--log-every", 1)
+SEARCH = ("--candidates", 20, "--iterations", 2)
+
+
+def run_alewm(folder, *arguments, check=True, timeout=300, launcher=("-m", "alewm"), **environment):
+    """`alewm ...` in `folder`, finished."""
+    done = subprocess.run(
+        [sys.executable, *launcher, *map(str, arguments)],
+        cwd=folder,
+        env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
+    )
+    if check:
+        assert done.returncode == 0, done.stderr
+    return done
 
 
 @pytest.fixture
 def alewm(tmp_path):
     """Runs `alewm ...` in a fresh folder and returns the finished process."""
 
-    def run(*arguments, check=True, timeout=300, **environment):
-        done = subprocess.run(
-            [sys.executable, "-m", "alewm", *map(str, arguments)],
-            cwd=tmp_path,
-            env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
-            capture_output=True,
-            text=True,
-            timeout=timeout,
-            check=False,
-        )
-        if check:
-            assert done.returncode == 0, done.stderr
-        return done
+    def run(*arguments, **options):
+        return run_alewm(tmp_path, *arguments, **options)
 
     return run
+
+
+@pytest.fixture
+def refused(tmp_path, monkeypatch, capsys):
+    """Runs `alewm ...` in this process, in a fresh folder; what it says when it refuses, with status 2."""
+
+    def run(*arguments):
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setattr(sys, "argv", ["alewm", *map(str, arguments)])
+        with pytest.raises(SystemExit) as exit_:
+            main()
+        assert exit_.value.code == 2
+        said = capsys.readouterr()
+        assert "Traceback" not in said.err
+        return said.err
+
+    return run
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Every file below `folder`, to compare before and after."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+@pytest.fixture(scope="session")
+def data(tmp_path_factory):
+    """A file of sixteen Two-Room episodes."""
+    folder = tmp_path_factory.mktemp("data")
+    done = run_alewm(folder, *COLLECT, "--out", "two-room.h5")
+    assert done.stdout.splitlines()[-1] == "two-room.h5"
+    assert "frames/s" in done.stdout
+    return folder / "two-room.h5"
+
+
+@pytest.fixture(scope="session")
+def trained(data, tmp_path_factory):
+    """A run that was trained without interruption; tests that write work on copies."""
+    folder = tmp_path_factory.mktemp("trained")
+    done = run_alewm(folder, *TRAIN, "--data", data, "--out", "run")
+    assert done.stdout.splitlines()[-1] == "run"
+    return folder / "run"

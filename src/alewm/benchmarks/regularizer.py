@@ -1,13 +1,11 @@
 """MixSIGReg forward and backward: the definition, the recurrence, and the C path where there is one."""
 
-import json
-import statistics
-import time
 from collections.abc import Callable
 from functools import partial
 
 import torch
 
+from alewm.benchmarks.timing import median_seconds, print_line
 from alewm.capacity.prior import polynomial_prior
 from alewm.capacity.support import CapacitySupport
 from alewm.errors import InputError
@@ -16,7 +14,6 @@ from alewm.regularizers.kernels.native import why_not
 from alewm.regularizers.mix_sigreg import mix_sigreg
 from alewm.regularizers.quadrature import EPPS_PULLEY
 from alewm.regularizers.slices import random_directions
-from alewm.runs.provenance import provenance
 
 _EVERY_PREFIX_UP_TO = 16
 _NUM_BLOCKS = 8
@@ -48,7 +45,7 @@ def bench_regularizer(*, batch: int, frames: int, latent_dim: int, projections: 
         value = loss(path, torch.float32)
         gradient = torch.autograd.grad(value, s)[0]
         rows[path] = {
-            "milliseconds": 1e3 * _median_seconds(partial(_forward_backward, loss, path, s, logits), repeats, s.device),
+            "milliseconds": 1e3 * median_seconds(partial(_forward_backward, loss, path, s, logits), repeats, s.device),
             "value_error": float(((value - exact) / exact).abs().detach()),
             "gradient_error": float((gradient - exact_gradient).abs().max() / exact_gradient.abs().max()),
         }
@@ -64,8 +61,7 @@ def bench_regularizer(*, batch: int, frames: int, latent_dim: int, projections: 
         print(f"native is not available: {obstacle}")
     print(f"chosen: {chosen.path} ({chosen.reason})")
     sizes = {"B": batch, "F": frames, "D": latent_dim, "C": len(support), "P": projections}
-    line = {"bench": "regularizer", "sizes": sizes, "paths": rows, "chosen": chosen.path, "made_with": provenance()}
-    print(json.dumps(line))
+    print_line("regularizer", sizes=sizes, paths=rows, chosen=chosen.path)
 
 
 def _support(latent_dim: int) -> CapacitySupport:
@@ -82,15 +78,3 @@ def _forward_backward(
     loss: Callable[[PathName, torch.dtype], torch.Tensor], path: PathName, s: torch.Tensor, logits: torch.Tensor
 ) -> None:
     torch.autograd.grad(loss(path, torch.float32), (s, logits))
-
-
-def _median_seconds(call: Callable[[], None], repeats: int, device: torch.device) -> float:
-    seconds = []
-    for repeat in range(repeats + 3):
-        began = time.perf_counter()
-        call()
-        if device.type == "cuda":
-            torch.cuda.synchronize(device)
-        if repeat >= 3:
-            seconds.append(time.perf_counter() - began)
-    return statistics.median(seconds)

@@ -1,17 +1,18 @@
-"""`alewm bench`: fast paths beside their references, a table for people and a last line of JSON."""
+"""`alewm bench`: fast paths on this machine, a table for people and a last line of JSON."""
 
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated
 
 import tyro
 
+from alewm.cli.bench_data import Collect, Loader
+from alewm.cli.bench_model import Evaluate, Planner, TrainStep
+
 
 @dataclass(frozen=True)
-class Bench:
-    """Measure a fast path beside its reference on this machine; the last line is JSON."""
+class Regularizer:
+    """MixSIGReg forward and backward: every path beside the definition."""
 
-    name: Annotated[Literal["regularizer"], tyro.conf.Positional]
-    """What to measure: `regularizer` is MixSIGReg, forward and backward."""
     batch: int = 256
     """B, windows."""
     frames: int = 9
@@ -29,11 +30,25 @@ class Bench:
         """Prints the table and the line of JSON."""
         from alewm.benchmarks.regularizer import bench_regularizer
 
-        bench_regularizer(
-            batch=self.batch,
-            frames=self.frames,
-            latent_dim=self.latent_dim,
-            projections=self.projections,
-            repeats=self.repeats,
-            device=self.device,
-        )
+        bench_regularizer(**vars(self))
+
+
+@dataclass(frozen=True)
+class Bench:
+    """Measure a fast path on this machine; the last line is JSON."""
+
+    what: tyro.conf.OmitSubcommandPrefixes[
+        tyro.conf.OmitArgPrefixes[
+            Annotated[Collect, tyro.conf.subcommand("collect")]
+            | Annotated[Loader, tyro.conf.subcommand("loader")]
+            | Annotated[TrainStep, tyro.conf.subcommand("train-step")]
+            | Annotated[Planner, tyro.conf.subcommand("planner")]
+            | Annotated[Evaluate, tyro.conf.subcommand("evaluate")]
+            | Annotated[Regularizer, tyro.conf.subcommand("regularizer")]
+        ]
+    ]
+    """What to measure."""
+
+    def run(self) -> None:
+        """Measures it."""
+        self.what.run()

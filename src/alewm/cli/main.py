@@ -10,6 +10,7 @@ import tyro
 import alewm
 from alewm.cli.bench import Bench
 from alewm.cli.collect import Collect
+from alewm.cli.demo import Demo
 from alewm.cli.evaluate import Evaluate
 from alewm.cli.oscillator import Oscillator
 from alewm.cli.report import Report
@@ -17,7 +18,8 @@ from alewm.cli.train import Train
 from alewm.errors import InputError
 
 Verb = (
-    Annotated[Collect, tyro.conf.subcommand("collect")]
+    Annotated[Demo, tyro.conf.subcommand("demo")]
+    | Annotated[Collect, tyro.conf.subcommand("collect")]
     | Annotated[Train, tyro.conf.subcommand("train")]
     | Annotated[Evaluate, tyro.conf.subcommand("evaluate")]
     | Annotated[Report, tyro.conf.subcommand("report")]

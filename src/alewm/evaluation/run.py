@@ -1,5 +1,7 @@
 """Evaluating a run folder: its model, the pairs stored with its data, and the results left beside it."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +19,9 @@ from alewm.evaluation.closed_loop import GoalPairs
 from alewm.evaluation.records import write_records
 from alewm.evaluation.settings import EvaluationSettings, check_same_settings, results_folder
 from alewm.evaluation.success import Evaluation, evaluate
+from alewm.planning.cem import CEMResult
 from alewm.planning.planner import Planner
+from alewm.progress import Progress
 from alewm.runs.files import read_json, write_json
 from alewm.runs.provenance import provenance
 from alewm.training.checkpoint import Description, load_world_model
@@ -45,11 +49,13 @@ def evaluate_run(
     device: torch.device,
     num_animations: int = 4,
     out: Path | None = None,
+    is_silent: bool = False,
 ) -> EvaluatedRun:
     """Success of the newest checkpoint of `run`, written to result.json, episodes.jsonl and animations/.
 
     The data file is the one the run was trained on, at `data_path` if it has moved. Results of other settings are
-    never replaced: they get a folder of their own (`settings.results_folder`).
+    never replaced: they get a folder of their own (`settings.results_folder`). Those of these very settings are made
+    anew.
     """
     checkpoint = latest_checkpoint(run)
     model, description = load_world_model(checkpoint, device)
@@ -64,11 +70,13 @@ def evaluate_run(
     known = check_same_settings(folder / "result.json", evaluated)
     statistics = ActionStatistics.from_dict(description.extras["action_statistics"])
     batch = EPISODES_PER_BATCH[device.type]
-    planner = Planner(model, statistics.mean, statistics.std, replace(settings.planning, episodes_per_batch=batch))
+    planning = replace(settings.planning, episodes_per_batch=batch)
+    planner = Planner(model, statistics.mean, statistics.std, planning)
     pairs = _pairs(run, task, description, settings, data_path)
     image_size = description.config.model.encoder.image_size
     envs = task.make_vector_env(len(pairs), device, image_size)
-    found = evaluate(envs, pairs, planner, model.log_prior.exp(), budget=settings.budget)
+    with _progress(planner, run, len(pairs), settings.budget) if not is_silent else nullcontext():
+        found = evaluate(envs, pairs, planner, model.log_prior.exp(), budget=settings.budget)
     result = {**known, **found.result, "step": description.step, "evaluated": evaluated, "made_with": provenance()}
     if folder != run:
         folder.mkdir(parents=True, exist_ok=True)
@@ -79,6 +87,22 @@ def evaluate_run(
     _film(folder / "animations", task, pairs, found, num_animations)
     write_json(folder / "result.json", result)
     return EvaluatedRun(folder / "result.json", result)
+
+
+@contextmanager
+def _progress(planner: Planner, run: Path, num_pairs: int, budget: int) -> Iterator[None]:
+    """A bar that moves with every group of episodes `planner` has searched for."""
+    config, search = planner.config, planner.inner_loop
+    num_plans = num_pairs * -(-budget // (config.executed_blocks * config.frame_skip))
+    with Progress(f"planning with {run}", num_plans, "plans at most") as bar:
+
+        def counted(*arguments: Any, **options: Any) -> CEMResult:
+            found = search(*arguments, **options)
+            bar.advance(min(len(found.cost), bar.total - bar.done))
+            return found
+
+        planner.inner_loop = counted
+        yield
 
 
 def _known(path: Path) -> dict[str, Any]:

@@ -31,7 +31,7 @@ class Collected:
 def collect_task(
     task_name: str, out: Path, *, num_episodes: int, seed: int, image_size: int | None = None, jobs: int = 0
 ) -> Collected:
-    """What was recorded now of the `num_episodes` episodes in `out`; `jobs` counts processes, 0 is one per core."""
+    """What was recorded now of the `num_episodes` episodes in `out`, by `jobs` processes (0 for one per core)."""
     task, processes = get_task(task_name), num_processes(jobs)
     if seed < 0 or num_episodes < 1:
         raise InputError(f"Expected a seed of 0 or more and 1 episode or more, got {seed} and {num_episodes}.")

@@ -51,7 +51,7 @@ class RunFolder:
         `made_from` is what provenance.json says besides versions, hardware and command: the data, for instance.
         """
         if not self.check(config):
-            self.checkpoints.mkdir(parents=True, exist_ok=True)
+            self.path.mkdir(parents=True, exist_ok=True)
             write_json(self.provenance_path, {**provenance(), **made_from})
             write_json(self.config_path, config)
         return self

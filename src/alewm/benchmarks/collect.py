@@ -1,0 +1,68 @@
+"""Frames per second of a task: stepped and drawn, and end to end into a file."""
+
+import multiprocessing
+import tempfile
+import time
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+import torch
+
+from alewm.benchmarks.timing import print_line
+from alewm.devices import find_device
+from alewm.envs.registration import get_task
+from alewm.errors import InputError
+from alewm.experiments.collection import collect_task
+from alewm.workers import follow_parent, num_processes
+
+
+def bench_collect(*, task_name: str, episodes: int, image_size: int | None, jobs: int, device: str) -> None:
+    """Prints both rates; start-up of processes counts end to end only."""
+    if episodes < 1:
+        raise InputError(f"--episodes must be at least 1, got {episodes}.")
+    task, where, processes = get_task(task_name), find_device(device), num_processes(jobs)
+    size = image_size or task.image_size
+    if where.type == "cuda":
+        processes = 1
+        _draw(task_name, size, range(min(episodes, 16)), device)
+        drawn, seconds = _draw(task_name, size, range(episodes), device)
+    else:
+        drawn, seconds = _draw_in_processes(task_name, size, episodes, processes)
+    print(f"{task_name}, {episodes:,} episodes of {size} x {size} pixels, {processes} processes on {where}")
+    print(f"{'':<24}{'frames':>10}{'seconds':>10}{'frames/s':>12}")
+    print(f"{'stepped and drawn':<24}{drawn:>10,}{seconds:>10.2f}{drawn / seconds:>12,.0f}")
+    line = {"frames": drawn, "drawn_frames_per_second": drawn / seconds}
+    if where.type == "cpu":
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / "episodes.h5"
+            made = collect_task(task_name, file, num_episodes=episodes, seed=0, image_size=size, jobs=processes)
+            num_bytes = file.stat().st_size
+        rate, label = made.frames_per_second, "end to end into a file"
+        print(f"{label:<24}{made.num_new_frames:>10,}{made.seconds:>10.2f}{rate:>12,.0f}")
+        print(f"{num_bytes / made.num_new_frames:,.0f} bytes per frame")
+        line |= {"stored_frames_per_second": rate, "bytes_per_frame": num_bytes / made.num_new_frames}
+    print_line(
+        "collect", task=task_name, image_size=size, episodes=episodes, processes=processes, device=where.type, **line
+    )
+
+
+def _draw_in_processes(task_name: str, size: int, episodes: int, processes: int) -> tuple[int, float]:
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(processes, mp_context=context, initializer=_begin_worker) as pool:
+        parts = [range(first, episodes, processes) for first in range(min(processes, episodes))]
+        # Once for nothing, so that every process has started and drawn before the clock runs.
+        list(pool.map(_draw, [task_name] * processes, [size] * processes, [range(4)] * processes))
+        began = time.perf_counter()
+        done = list(pool.map(_draw, [task_name] * len(parts), [size] * len(parts), parts))
+        return sum(frames for frames, _ in done), time.perf_counter() - began
+
+
+def _begin_worker() -> None:
+    follow_parent()
+    torch.set_num_threads(1)
+
+
+def _draw(task_name: str, size: int, episodes: range, device: str = "cpu") -> tuple[int, float]:
+    began = time.perf_counter()
+    made = get_task(task_name).collect_episodes(0, episodes, image_size=size, device=device)
+    return sum(len(episode["pixels"]) for episode in made), time.perf_counter() - began

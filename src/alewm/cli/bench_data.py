@@ -1,0 +1,53 @@
+"""What `alewm bench` can measure of data; the fields are the flags."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+
+@dataclass(frozen=True)
+class Collect:
+    """Frames per second of a task: stepped and drawn, and end to end into a file."""
+
+    task_name: Annotated[str, tyro.conf.arg(name="task")] = "two-room"
+    """The task."""
+    episodes: int = 400
+    """Episodes to record."""
+    image_size: int | None = None
+    """Pixels per side; if not given, the task's own."""
+    jobs: int = 0
+    """Processes; 0 means one per core."""
+    device: str = "cpu"
+    """Where to step and draw; on a GPU, one process, and nothing is stored."""
+
+    def run(self) -> None:
+        """Prints the table and the line of JSON."""
+        from alewm.benchmarks.collect import bench_collect
+
+        bench_collect(**vars(self))
+
+
+@dataclass(frozen=True)
+class Loader:
+    """Windows per second from a compressed file."""
+
+    data: Path | None = None
+    """An episode file; if not given, Two-Room episodes are recorded for the occasion."""
+    episodes: int = 200
+    """Episodes to record for the occasion."""
+    image_size: int | None = None
+    """Pixels per side of those; if not given, 224."""
+    batch: int = 128
+    """Windows per batch."""
+    batches: int = 40
+    """Batches to time."""
+    threads: int = 0
+    """Threads that decode; 0 means one per core."""
+
+    def run(self) -> None:
+        """Prints the table and the line of JSON."""
+        from alewm.benchmarks.loader import bench_loader
+
+        bench_loader(**vars(self))

@@ -1,0 +1,23 @@
+"""`alewm demo` whole, at the scale of seconds."""
+
+import json
+
+import pytest
+
+
+@pytest.mark.slow
+def test_the_demo_compares_both_methods_and_is_not_repeated(alewm, refused, tmp_path):
+    done = alewm("demo", "--scale", "smoke", "--out", "demo")
+    assert done.stdout.splitlines()[-1] == "demo/report/index.html"
+    assert "CEM" in done.stdout
+    result = json.loads((tmp_path / "demo/result.json").read_text())
+    assert result["alewm"]["support"][-1] == result["lewm"]["support"][-1]
+    assert result["lewm"]["capacity_counts"] == {str(result["lewm"]["support"][-1]): 4}
+    episodes = [(tmp_path / f"demo/{name}/episodes.jsonl").read_text().splitlines() for name in ("alewm", "lewm")]
+    starts = [[(json.loads(line)["episode"], json.loads(line)["start_step"]) for line in lines] for lines in episodes]
+    assert starts[0] == starts[1]
+    stamps = {path: path.stat().st_mtime_ns for path in (tmp_path / "demo").glob("*/checkpoints/*")}
+    assert stamps
+    alewm("demo", "--scale", "smoke", "--out", "demo")
+    assert {path: path.stat().st_mtime_ns for path in stamps} == stamps
+    assert "seed: asked 1, found 3072" in refused("demo", "--scale", "smoke", "--seed", 1, "--out", "demo")

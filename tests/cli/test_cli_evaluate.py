@@ -1,0 +1,136 @@
+"""`alewm evaluate` and `alewm report`: results that never replace each other, and a page about them."""
+
+import json
+import shutil
+
+import pytest
+from conftest import SEARCH, contents, run_alewm
+
+from alewm.evaluation.settings import EvaluationSettings, results_folder
+
+KEYS = {
+    "success_rate",
+    "interval",
+    "episodes",
+    "success_rate_nontrivial",
+    "random_success_rate",
+    "zero_success_rate",
+    "presolved_share",
+    "mean_capacity",
+    "capacity_counts",
+    "q_shift",
+    "q_spread",
+    "seconds",
+}
+
+
+@pytest.fixture(scope="module")
+def evaluated(trained, tmp_path_factory):
+    """A copy of the run with two evaluations: one in its own folder, one at a fixed capacity."""
+    folder = tmp_path_factory.mktemp("evaluated")
+    shutil.copytree(trained, folder / "run")
+    done = run_alewm(folder, "evaluate", "run", *SEARCH, "--animations", 2, "--out", "run")
+    assert done.stdout.splitlines()[-1] == "run/result.json"
+    assert "95 % interval" in done.stdout
+    done = run_alewm(folder, "evaluate", "run", *SEARCH, "--capacity", "best-of:2,32", "--goal-cost", "full")
+    assert done.stdout.splitlines()[-1] == "run/evaluations/capacity-best-of-2-32_goal-full_cem-20x2-2/result.json"
+    return folder / "run"
+
+
+def test_a_result_has_everything_and_training_s_part_stays(evaluated):
+    result = json.loads((evaluated / "result.json").read_text())
+    assert result.keys() >= KEYS
+    assert result["training"]["step"] == result["step"] == 40
+    records = [json.loads(line) for line in (evaluated / "episodes.jsonl").read_text().splitlines()]
+    held_out = json.loads((evaluated / "splits.json").read_text())["test"]
+    assert [record["episode"] for record in records] == held_out
+    assert result["episodes"] == len(held_out)
+    assert sum(result["capacity_counts"].values()) == len(held_out)
+    assert 1 <= len(list((evaluated / "animations").glob("episode-*.gif"))) <= 2
+
+
+def test_another_setting_has_its_own_folder_and_the_same_pairs(evaluated):
+    other = evaluated / "evaluations/capacity-best-of-2-32_goal-full_cem-20x2-2"
+    a, b = (json.loads((folder / "result.json").read_text()) for folder in (evaluated, other))
+    assert a["random_success_rate"] == b["random_success_rate"]
+    assert {k for k, count in b["capacity_counts"].items() if count} <= {"2", "32"}
+    assert json.loads((other / "config.json").read_text())["evaluated"]["planning"]["goal_cost"] == "full"
+
+
+def test_repeating_an_evaluation_repeats_its_outcome(alewm, evaluated, tmp_path):
+    again = shutil.copytree(evaluated, tmp_path / "run")
+    alewm("evaluate", "run", *SEARCH, "--out", "run")
+    assert (again / "episodes.jsonl").read_bytes() == (evaluated / "episodes.jsonl").read_bytes()
+
+
+def test_results_of_other_settings_are_not_replaced(refused, evaluated):
+    before = contents(evaluated)
+    said = refused("evaluate", evaluated, *SEARCH, "--capacity", 2, "--out", evaluated)
+    assert "planning.capacity: asked '2', found 'modal'" in said
+    assert contents(evaluated) == before
+
+
+def test_default_settings_of_a_finished_run_belong_in_its_folder(tmp_path):
+    assert results_folder(tmp_path, EvaluationSettings(), 40, is_finished=True) == tmp_path
+    unfinished = results_folder(tmp_path, EvaluationSettings(), 40, is_finished=False)
+    assert unfinished == tmp_path / "evaluations/step-00000040"
+    few = results_folder(tmp_path, EvaluationSettings("validation", 3), 40, is_finished=True)
+    assert few == tmp_path / "evaluations/validation_3-episodes"
+
+
+def test_data_that_moved_is_asked_for_and_other_data_is_refused(refused, alewm, trained, data, tmp_path):
+    run = shutil.copytree(trained, tmp_path / "run")
+    for path in (run / "checkpoints").glob("*/checkpoint.json"):
+        path.write_text(path.read_text().replace(str(data), "/gone/two-room.h5"))
+    assert "Say where it is with --data" in refused("evaluate", "run", *SEARCH)
+    alewm("collect", "two-room", "--episodes", 4, "--image-size", 28, "--jobs", 1, "--out", "other.h5")
+    assert "fingerprint" in refused("evaluate", "run", *SEARCH, "--data", "other.h5")
+    done = alewm("evaluate", "run", *SEARCH, "--data", data, "--split", "train", "--episodes", 2, "--animations", 0)
+    assert done.stdout.splitlines()[-1] == "run/evaluations/train_2-episodes_cem-20x2-2/result.json"
+    assert not (run / "evaluations/train_2-episodes_cem-20x2-2/animations").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--capacity", "3"), "3"),
+        (("--capacity", "model"), "Did you mean 'modal'?"),
+        (("--episodes", 99), "has 3 pairs"),
+        (("--episodes", 0), "--episodes must be at least 1"),
+        (("--candidates", 1), "CEM needs at least 2 elites"),
+        (("--iterations", 0), "CEM needs at least one iteration"),
+        (("--animations", -1), "--animations must not be negative"),
+        (("--device", "gpu"), "Unknown device"),
+    ],
+)
+def test_bad_input_gets_a_message_and_changes_nothing(refused, trained, arguments, message):
+    before = contents(trained)
+    assert message in refused("evaluate", trained, *arguments)
+    assert contents(trained) == before
+
+
+def test_what_is_no_run_is_refused(refused, trained, tmp_path):
+    assert "no run folder" in refused("evaluate", "nowhere")
+    assert "no run folder" in refused("report", "nowhere")
+    assert "named twice" in refused("report", trained, trained)
+    run = shutil.copytree(trained, tmp_path / "run")
+    shutil.rmtree(run / "checkpoints")
+    assert "no checkpoint yet" in refused("evaluate", "run")
+    assert not (tmp_path / "report").exists()
+
+
+def test_a_damaged_checkpoint_is_named(refused, trained, tmp_path):
+    run = shutil.copytree(trained, tmp_path / "run")
+    weights = sorted((run / "checkpoints").iterdir())[-1] / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:1000])
+    assert f"{weights.relative_to(tmp_path)} is damaged" in refused("evaluate", "run")
+
+
+def test_a_report_shows_runs_and_evaluations_side_by_side(alewm, evaluated, tmp_path):
+    other = next((evaluated / "evaluations").iterdir())
+    done = alewm("report", evaluated, other, "--out", "page")
+    assert done.stdout.splitlines()[-1] == "page/index.html"
+    page = (tmp_path / "page/index.html").read_text()
+    for word in ("Success", "Capacity", "Masked variance", "Rollouts", "two-room-tiny", "validation"):
+        assert word in page
+    assert list((tmp_path / "page/figures").glob("dynamics-*.svg"))

@@ -1,0 +1,161 @@
+"""`alewm train`: a run folder that survives kills, counts its processes exactly and refuses what does not fit."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import h5py
+import pytest
+from conftest import TRAIN, contents, run_alewm
+
+from alewm.experiments.presets import preset_names
+from alewm.training.checkpoint import read_description
+
+
+def lines(run, kind):
+    records = map(json.loads, (run / "metrics.jsonl").read_text().splitlines())
+    return [record for record in records if record["kind"] == kind]
+
+
+def last_checkpoint(run):
+    return sorted((run / "checkpoints").iterdir())[-1]
+
+
+def test_a_run_folder_holds_all_that_evaluation_needs(trained, data):
+    assert {path.name for path in trained.iterdir()} == {
+        "config.json",
+        "provenance.json",
+        "metrics.jsonl",
+        "checkpoints",
+        "splits.json",
+        "result.json",
+    }
+    provenance = json.loads((trained / "provenance.json").read_text())
+    assert provenance["command"].startswith("alewm train two-room-tiny")
+    assert provenance["preset"] == "two-room-tiny"
+    config = json.loads((trained / "config.json").read_text())
+    assert config["data"]["fingerprint"] == provenance["data"]["fingerprint"]
+    extras = read_description(last_checkpoint(trained)).extras
+    assert extras["data"]["path"] == str(data)
+    assert len(extras["action_statistics"]["mean"]) == 2
+    held_out = {*extras["held_out"]["validation"], *extras["held_out"]["test"]}
+    assert held_out
+    assert not held_out & set(json.loads((trained / "splits.json").read_text())["train"])
+    assert json.loads((trained / "result.json").read_text())["training"]["step"] == 40
+    assert lines(trained, "validation")
+    assert sum(value for name, value in lines(trained, "train")[-1].items() if name.startswith("q/")) == pytest.approx(
+        1
+    )
+
+
+def test_killed_and_repeated_it_ends_with_the_same_weights(trained, data, tmp_path):
+    command = [*map(str, TRAIN), "--data", str(data), "--out", "run"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "alewm", *command],
+        cwd=tmp_path,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    deadline = time.monotonic() + 120
+    while not list(tmp_path.glob("run/checkpoints/step-*")) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert not (tmp_path / "run/result.json").exists(), "killed too late to prove anything"
+    done = run_alewm(tmp_path, *command)
+    assert "continuing run after update" in done.stderr
+    for name in ("model.safetensors", "training.safetensors"):
+        assert (last_checkpoint(tmp_path / "run") / name).read_bytes() == (last_checkpoint(trained) / name).read_bytes()
+    strip = {"windows_per_second": 0}
+    assert [line | strip for line in lines(tmp_path / "run", "train")] == [
+        line | strip for line in lines(trained, "train")
+    ]
+
+
+@pytest.mark.slow
+def test_two_processes_under_torchrun_have_the_statistics_of_one(trained, data, tmp_path):
+    launcher = ("-m", "torch.distributed.run", "--nproc_per_node", "2", "--master_port", "0", "-m", "alewm")
+    done = run_alewm(tmp_path, *TRAIN, "--data", data, "--out", "run", launcher=launcher, GLOO_SOCKET_IFNAME="lo")
+    assert done.stdout.split() == ["run"]
+    one, two = lines(trained, "train"), lines(tmp_path / "run", "train")
+    assert len(two) == len(one)
+    for name in ("loss", "prediction", "regularizer", "gradient_norm"):
+        # Rounding alone: sums over the batch are taken in another order.
+        assert two[0][name] == pytest.approx(one[0][name], rel=1e-4)
+        assert two[4][name] == pytest.approx(one[4][name], rel=1e-2)
+    assert json.loads((tmp_path / "run/provenance.json").read_text())["processes"] == 2
+
+
+def test_a_finished_run_is_not_repeated_and_another_configuration_is_refused(refused, alewm, trained, data):
+    before = contents(trained)
+    assert alewm(*TRAIN, "--data", data, "--out", trained).stdout.split() == [str(trained)]
+    assert "training.seed: asked 7, found" in refused(*TRAIN, "--seed", 7, "--data", data, "--out", trained)
+    assert contents(trained) == before
+
+
+def test_a_diverging_run_names_its_last_good_checkpoint(refused, data, tmp_path):
+    said = refused(*TRAIN, "--checkpoint-every", 1, "--learning-rate", 1e30, "--data", data, "--out", "run")
+    assert "became infinite or NaN" in said
+    assert f"The last good checkpoint is {last_checkpoint(tmp_path / 'run').relative_to(tmp_path)}" in said
+
+
+def test_a_file_from_elsewhere_is_checked_whole_before_training(refused, data, tmp_path):
+    foreign = shutil.copy(data, tmp_path / "foreign.h5")
+    with h5py.File(foreign, "r+") as file:
+        del file["pixels_crc32"]
+        del file.attrs["alewm_attributes"]
+        row = 777  # not among the frames that opening the file looks at
+        where = file["pixels"].id.get_chunk_info_by_coord((row, 0, 0, 0))
+    with foreign.open("r+b") as file:
+        file.seek(where.byte_offset + 2)
+        file.write(bytes(where.size - 2))
+    said = refused(*TRAIN, "--data", foreign, "--out", "run")
+    assert "column 'pixels'" in said
+    assert "row 7" in said
+    assert not (tmp_path / "run").exists()
+
+
+def test_unusable_data_files_are_named(refused, data, tmp_path):
+    (tmp_path / "empty.h5").touch()
+    (tmp_path / "cut.h5").write_bytes(data.read_bytes()[:5000])
+    for name, message in (("missing.h5", "does not exist"), ("empty.h5", "is empty"), ("cut.h5", "cut short")):
+        said = refused(*TRAIN, "--data", name, "--out", "run")
+        assert name in said
+        assert message in said
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("two-room-tinny",), "Did you mean 'two-room-tiny'?"),
+        ((), "Name a preset"),
+        (("two-room-tiny", "--batch-size", 5000), "fewer than one batch"),
+        (("two-room-tiny", "--steps", 0), "num_steps must be at least 1"),
+        (("two-room-tiny", "--compile"), "Compiling needs a GPU"),
+        (("two-room-tiny", "--device", "gpu"), "Unknown device 'gpu'"),
+        (("push-t-192",), "holds episodes of 'two-room'"),
+        (("two-room-192",), "Collect at 224 pixels or more"),
+    ],
+)
+def test_bad_input_gets_a_message_and_leaves_nothing(refused, data, tmp_path, arguments, message):
+    device = () if "--device" in arguments else ("--device", "cpu")
+    assert message in refused("train", *arguments, "--data", data, "--out", "run", *device)
+    assert not (tmp_path / "run").exists()
+
+
+def test_data_must_be_named_and_presets_can_be_listed(refused, alewm):
+    assert "--data FILE is needed" in refused("train", "two-room-tiny")
+    assert alewm("train", "--list").stdout.split() == list(preset_names())
+
+
+def test_a_folder_of_something_else_is_not_touched(refused, data, tmp_path):
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "photos/cat.jpg").write_text("meow")
+    assert "it is not a run folder" in refused(*TRAIN, "--data", data, "--out", "photos")
+    assert contents(tmp_path) == {"photos/cat.jpg": b"meow"}
