@@ -30,7 +30,7 @@ def trained_looking(seed: int) -> CapacitySelector:
 
 
 @given(st.integers(1, 7), st.integers(0, 1000), st.randoms(use_true_random=False))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_frames_are_a_set_of_any_size(num_frames, seed, random):
     selector = trained_looking(seed)
     features = torch.randn(3, num_frames, 32)

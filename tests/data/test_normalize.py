@@ -3,7 +3,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from alewm.data.normalize import ActionStatistics
@@ -17,7 +17,6 @@ def test_the_statistics_are_mean_and_population_std_of_complete_rows() -> None:
     assert statistics.std == (pytest.approx(np.sqrt(8 / 3)), 1e-8)
 
 
-@settings(deadline=None)
 @given(st.integers(0, 1000))
 def test_normalised_actions_have_zero_mean_and_unit_std_and_come_back(seed: int) -> None:
     actions = np.random.default_rng(seed).normal(3, 7, (200, 3)).astype(np.float32)

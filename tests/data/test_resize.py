@@ -1,13 +1,12 @@
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from alewm.data.resize import area_downsample
 from alewm.errors import InputError
 
 
-@settings(deadline=None)
 @given(st.integers(0, 1000), st.integers(1, 14))
 def test_each_pixel_is_the_rounded_mean_of_its_area(seed: int, size: int) -> None:
     generator = torch.Generator().manual_seed(seed)

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from toy_episodes import write_tape
 
@@ -13,7 +13,6 @@ from alewm.data.store import EpisodeStore
 from alewm.errors import InputError
 
 
-@settings(deadline=None)
 @given(st.lists(st.integers(1, 100), min_size=3, max_size=400).filter(lambda n: sum(x >= 26 for x in n) >= 3))
 def test_a_split_covers_every_episode_once_and_holds_out_no_short_one(lengths: list[int]) -> None:
     sizes = np.array(lengths)

@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from alewm.data.windows import WindowIndex, WindowShape
@@ -25,7 +25,6 @@ def test_the_alignment_of_the_drawing_on_a_tape_of_numbered_rows() -> None:
     assert blocks[0, 2, ::2].tolist() == [13, 14, 15, 16, 17]
 
 
-@settings(deadline=None)
 @given(
     lengths=st.lists(st.integers(1, 60), min_size=1, max_size=8),
     shape=st.builds(WindowShape, st.integers(1, 5), st.integers(1, 6)),
@@ -41,7 +40,6 @@ def test_the_windows_are_all_those_that_fit_inside_an_episode(lengths: list[int]
     assert len(index) == len(expected)
 
 
-@settings(deadline=None)
 @given(st.lists(st.integers(20, 101), min_size=1, max_size=50))
 def test_the_count_follows_the_published_formula(lengths: list[int]) -> None:
     assert len(index_of(lengths, WindowShape())) == sum(lengths) - 19 * len(lengths)

@@ -30,7 +30,7 @@ def area_average_in_fractions(plane, size):
     return [[int(mean + Fraction(1, 2)) for mean in line] for line in means]
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(size=st.integers(1, 12), seed=st.integers(0, 2**31))
 def test_every_size_agrees_with_rational_arithmetic(size, seed):
     frame = torch.randint(0, 256, (12, 12, 3), dtype=torch.uint8, generator=torch.Generator().manual_seed(seed))

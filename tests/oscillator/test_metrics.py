@@ -5,14 +5,7 @@ from itertools import pairwise
 import pytest
 import torch
 
-from alewm import CapacitySupport
-from alewm.experiments.oscillator.metrics import (
-    WhitenedProcrustes,
-    covariance_spectrum,
-    effective_rank,
-    masked_variance,
-    recovery_by_prefix,
-)
+from alewm.experiments.oscillator.metrics import WhitenedProcrustes, recovery_by_prefix
 from alewm.experiments.oscillator.selection import select
 
 
@@ -37,20 +30,6 @@ def test_recovery_ignores_scale_and_shift():
     plain = recovery_by_prefix(latent, state, latent, state)
     moved = recovery_by_prefix(100 * latent + 7, state, 100 * latent + 7, state)
     assert moved == pytest.approx(plain, abs=1e-4)
-
-
-def test_effective_rank_counts_equal_directions():
-    assert effective_rank(torch.tensor([2.0, 2.0, 2.0, 0.0])) == pytest.approx(3)
-    assert effective_rank(torch.tensor([5.0, 0.0])) == pytest.approx(1)
-    latent = torch.randn(20_000, 5)
-    assert effective_rank(covariance_spectrum(latent)) == pytest.approx(5, abs=0.01)
-
-
-def test_masked_variance_of_a_gaussian_is_the_survival():
-    """s ~ N(0, I) and q constant: the variance of coordinate j is the probability that it is active."""
-    q = torch.tensor([0.2, 0.5, 0.3])
-    variance = masked_variance(torch.randn(50_000, 2, 4), q.expand(50_000, 3), CapacitySupport((1, 3, 4)))
-    torch.testing.assert_close(variance, torch.tensor([1.0, 0.8, 0.8, 0.3]), atol=0.02, rtol=0)
 
 
 def test_procrustes_undoes_any_linear_map():

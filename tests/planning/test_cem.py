@@ -83,7 +83,7 @@ def test_a_warm_start_is_where_the_search_begins():
     assert solve(bowl(target), noise, config, target + 0.5).cost < solve(bowl(target), noise, config).cost
 
 
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 @given(st.permutations(range(5)), st.integers(1, 5))
 def test_regrouping_episodes_changes_no_episode_s_noise_or_plan(order, size):
     keys = [(7, episode, 1) for episode in order[:size]]

@@ -16,7 +16,7 @@ from alewm.capacity.prior import polynomial_prior
 from alewm.regularizers.mix_sigreg import mix_sigreg
 from alewm.regularizers.prefix_projection import accumulated_prefix_projections, masked_prefix_projections
 from alewm.regularizers.prefix_sigreg import PrefixSIGReg, prefix_sigreg
-from alewm.regularizers.quadrature import EPPS_PULLEY, gaussian_cf, prefix_mixture_cf
+from alewm.regularizers.quadrature import EPPS_PULLEY, gaussian_cf, prefix_mixture_target
 from alewm.regularizers.sigreg import sigreg
 from alewm.regularizers.slices import random_directions
 
@@ -48,7 +48,7 @@ def test_directions_are_unit_vectors_in_every_direction():
 
 
 @given(st.integers(2, 40), st.integers(1, 12), st.integers(0, 100))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_with_one_capacity_mix_sigreg_is_sigreg(num_samples, width, seed):
     s, u = gaussian(3, num_samples, width, seed=seed), random_directions(width, 16, generator=generator(seed))
     mixed = mix_sigreg(s, torch.ones(1, num_samples, 1), u[None], torch.ones(1, 1), CapacitySupport.full(width))
@@ -64,7 +64,7 @@ def test_the_target_is_the_characteristic_function_of_the_mixture():
     u = random_directions(WIDTH, 4, generator=generator(3), dtype=torch.float64)
     knots = EPPS_PULLEY.knots(u)
     estimate = torch.stack([(tau * (z @ u)).cos().mean(0) for tau in knots])
-    target = prefix_mixture_cf(knots, u, prior, SUPPORT)
+    target = prefix_mixture_target(knots, u, prior, SUPPORT)
     assert (estimate - target).abs().max() < 5 / num**0.5
 
 
@@ -113,7 +113,7 @@ def noise_floor(u: torch.Tensor, prior: torch.Tensor, support: CapacitySupport) 
     apart = (masks[:, None] - masks[None]).square() @ u.square()
     pairs = prior[:, None, None] * prior[None, :, None]
     square = torch.stack([(pairs * torch.exp(-(tau**2) / 2 * apart)).sum((0, 1)) for tau in knots])
-    target = prefix_mixture_cf(knots, u, prior, support)
+    target = prefix_mixture_target(knots, u, prior, support)
     return float((weights[:, None] * (square - target.square())).sum(0).mean())
 
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from alewm import CapacitySupport
 from alewm.capacity.prefix import prefix_masks
 from alewm.capacity.prior import polynomial_prior, survival
-from alewm.regularizers.quadrature import EPPS_PULLEY, prefix_mixture_cf
+from alewm.regularizers.quadrature import EPPS_PULLEY, prefix_mixture_target
 from alewm.regularizers.slices import random_directions
 
 capacities = st.sets(st.integers(1, 12), min_size=1, max_size=5).map(lambda ks: tuple(sorted(ks)))
@@ -61,7 +61,7 @@ def population_discrepancy(variances, weights, prior, support):
     knots, quadrature_weights = EPPS_PULLEY.knots(u), EPPS_PULLEY.weights(u)
     exponent = -0.5 * knots.square()[:, None, None] * (variances @ u.square())
     law = (weights[:, None] * exponent.exp()).sum(1)
-    gap = law - prefix_mixture_cf(knots, u, prior, support)
+    gap = law - prefix_mixture_target(knots, u, prior, support)
     return float((quadrature_weights[:, None] * gap.square()).sum(0).mean())
 
 

@@ -82,8 +82,8 @@ def test_two_ranks_have_the_loss_and_gradients_of_one(both_ranks, method):
     for rank in range(2):
         found = load_file(both_ranks / f"{method}-{rank}.safetensors")
         for name, expected in one.items():
-            # Some gradients are zero but for rounding: an attention's key bias moves all its logits alike.
-            allowed = 5e-4 * expected.norm() + 1e-5 * one["norm"]
+            # Some gradients are zero but for rounding: a bias before a batch normalisation, an attention's key bias.
+            allowed = 5e-4 * expected.norm() + 1e-4 * one["norm"]
             assert (found[name] - expected).norm() <= allowed, name
 
 

@@ -36,7 +36,7 @@ def bench_regularizer(*, batch: int, frames: int, latent_dim: int, projections: 
 
     exact = loss("reference", torch.float64)
     exact_gradient = torch.autograd.grad(exact, s)[0]
-    obstacle = why_not(s, EPPS_PULLEY.num_knots)
+    obstacle = why_not(s, support, EPPS_PULLEY)
     paths: list[PathName] = ["reference", "recurrence"]
     if obstacle is None:
         paths.append("native")
@@ -49,7 +49,7 @@ def bench_regularizer(*, batch: int, frames: int, latent_dim: int, projections: 
             "value_error": float(((value - exact) / exact).abs().detach()),
             "gradient_error": float((gradient - exact_gradient).abs().max() / exact_gradient.abs().max()),
         }
-    chosen = choose(s, EPPS_PULLEY)
+    chosen = choose(s, support, EPPS_PULLEY)
     print(f"MixSIGReg, B {batch}, F {frames}, D {latent_dim}, C {len(support)}, P {projections}, float32 on {device}")
     print(f"{'path':<12}{'ms':>9}{'ratio':>8}{'value error':>14}{'gradient error':>16}")
     for path, row in rows.items():

@@ -1,9 +1,10 @@
 """`alewm oscillator`: the toy study on a CPU."""
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
+
+from alewm.workers import num_processes
 
 # Spelled out, not imported: importing the study would load torch for `--help`. A test compares the two.
 _Variant = Literal["lewm", "alewm", "alewm-paper", "prior-frozen", "marginal", "alewm-sigreg", "nested-dropout"]
@@ -39,10 +40,9 @@ class Oscillator:
         from alewm.experiments.oscillator.report import run_study
         from alewm.experiments.oscillator.study import default_study, sweep_study
 
-        jobs = self.jobs or (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
         if self.sweep:
             study = sweep_study(self.seeds, self.epochs)
         else:
             study = default_study(self.seeds, self.epochs, self.methods)
-        run_study(study, self.out, jobs=jobs, is_sweep=self.sweep)
+        run_study(study, self.out, jobs=num_processes(self.jobs), is_sweep=self.sweep)
         print(self.out / "result.json")

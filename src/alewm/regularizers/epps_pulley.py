@@ -6,17 +6,23 @@ projections. With that factor the expectation under exact matching does not depe
 
 import torch
 
+from alewm.capacity.support import CapacitySupport
 from alewm.distributed import mean_across_ranks, num_ranks
-from alewm.regularizers.kernels.dispatch import PathName, characteristic_function
+from alewm.regularizers.kernels.dispatch import PathName, prefix_mixture_cf
 from alewm.regularizers.quadrature import Quadrature
 from alewm.shapes import Float, Tensor
 
 
 def global_mean_cf(
-    x: Float[Tensor, "*batch N P"], weight: Float[Tensor, "*#batch N"], quadrature: Quadrature, path: PathName
+    s: Float[Tensor, "*batch N D"],
+    weight: Float[Tensor, "*#batch N C"],
+    u: Float[Tensor, "*#batch D P"],
+    support: CapacitySupport,
+    quadrature: Quadrature,
+    path: PathName,
 ) -> tuple[Float[Tensor, "*batch Q P"], Float[Tensor, "*batch Q P"]]:
     """The weighted characteristic function averaged over ranks, by a single all-reduce inside autograd."""
-    local = torch.stack(characteristic_function(x, weight, quadrature, path))
+    local = torch.stack(prefix_mixture_cf(s, weight, u, support, quadrature, path))
     real, imaginary = mean_across_ranks(local).unbind()
     return real, imaginary
 
@@ -35,11 +41,3 @@ def discrepancy(
 def global_num_samples(local: int) -> int:
     """The factor B: samples on all ranks together."""
     return local * num_ranks()
-
-
-def samples_second_to_last(latents: Float[Tensor, "*shape D"], sample_axis: int) -> Float[Tensor, "*batch N D"]:
-    """`latents` with the axis named by the caller moved to where statistics expect their samples."""
-    feature_axis = latents.ndim - 1
-    if sample_axis % latents.ndim == feature_axis:
-        raise ValueError(f"sample_axis {sample_axis} is the feature axis of a tensor of shape {tuple(latents.shape)}")
-    return latents.movedim(sample_axis, -2)

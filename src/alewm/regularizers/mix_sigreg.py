@@ -3,16 +3,14 @@
 from typing import Literal
 
 import torch
-from torch import nn
 
 from alewm.capacity.prior import polynomial_prior
 from alewm.capacity.support import CapacitySupport
-from alewm.regularizers.epps_pulley import discrepancy, global_mean_cf, global_num_samples, samples_second_to_last
+from alewm.regularizers.epps_pulley import discrepancy, global_mean_cf, global_num_samples
 from alewm.regularizers.kernels.dispatch import PathName
 from alewm.regularizers.precision import at_least_float32, full_precision
-from alewm.regularizers.prefix_projection import masked_prefix_projections, prefix_projections
-from alewm.regularizers.quadrature import EPPS_PULLEY, Quadrature, gaussian_cf, prefix_mixture_cf
-from alewm.regularizers.slices import directions_for
+from alewm.regularizers.quadrature import EPPS_PULLEY, Quadrature, gaussian_cf, prefix_mixture_target
+from alewm.regularizers.sliced import SlicedRegularizer, along_samples
 from alewm.shapes import Float, Tensor
 
 Target = Literal["mixture", "gaussian"]
@@ -38,24 +36,16 @@ def mix_sigreg(
     num_samples = s.shape[-2]
     with full_precision(s.device):
         s, q, u, prior = (at_least_float32(tensor) for tensor in (s, q, u, prior))
-        projections = masked_prefix_projections if path == "reference" else prefix_projections
-        x = projections(s, u, support).flatten(-3, -2)
-        weight = q.flatten(-2, -1) / num_samples
-        real, imaginary = global_mean_cf(x, weight, quadrature, path)
-        knots = quadrature.knots(x)
+        real, imaginary = global_mean_cf(s, q / num_samples, u, support, quadrature, path)
+        knots, ones = quadrature.knots(s), (1,) * (s.ndim - 2)
         if target == "mixture":
-            aimed = prefix_mixture_cf(
-                knots,
-                u.broadcast_to(*s.shape[:-2], *u.shape[-2:]),
-                prior.broadcast_to(*s.shape[:-2], prior.shape[-1]),
-                support,
-            )
+            aimed = prefix_mixture_target(knots, u, prior, support)
         else:
-            aimed = gaussian_cf(knots).view((1,) * (x.ndim - 2) + (-1, 1))
+            aimed = gaussian_cf(knots).view(*ones, -1, 1)
         return global_num_samples(num_samples) * discrepancy(real, imaginary, aimed, quadrature).mean(-1)
 
 
-class MixSIGReg(nn.Module):
+class MixSIGReg(SlicedRegularizer):
     """MixSIGReg with fresh random directions at every call.
 
     >>> import torch
@@ -76,12 +66,9 @@ class MixSIGReg(nn.Module):
         quadrature: Quadrature = EPPS_PULLEY,
         path: PathName = "auto",
     ) -> None:
-        super().__init__()
+        super().__init__(num_projections, quadrature=quadrature, path=path)
         self.support = support
-        self.num_projections = num_projections
         self.target: Target = target
-        self.quadrature = quadrature
-        self.path = path
         self.register_buffer("prior", polynomial_prior(len(support), prior_degree), persistent=False)
 
     def forward(
@@ -94,14 +81,12 @@ class MixSIGReg(nn.Module):
     ) -> Float[Tensor, ""]:
         """The statistic over `sample_axis`, which q runs along, averaged over the other axes (frame positions)."""
         self.support.of_width(s.shape[-1])
-        samples = at_least_float32(samples_second_to_last(s, sample_axis))
-        u = directions_for(samples, self.num_projections, generator)
-        ones = (1,) * (samples.ndim - 2)
+        samples, u = self.samples_and_directions(s, sample_axis, generator)
         statistic = mix_sigreg(
             samples,
-            q.view(ones + q.shape).to(samples.dtype),
+            along_samples(q, samples),
             u,
-            self.prior.view(ones + self.prior.shape).to(samples.dtype),
+            along_samples(self.prior, samples),
             self.support,
             target=self.target,
             quadrature=self.quadrature,

@@ -7,16 +7,15 @@ substitute: wide short prefixes and narrow long ones can then compensate for eac
 """
 
 import torch
-from torch import nn
 
+from alewm.capacity.prefix import prefix_masks
 from alewm.capacity.support import CapacitySupport
 from alewm.distributed import mean_across_ranks, num_ranks
-from alewm.regularizers.epps_pulley import discrepancy, global_mean_cf, global_num_samples, samples_second_to_last
+from alewm.regularizers.epps_pulley import discrepancy, global_mean_cf, global_num_samples
 from alewm.regularizers.kernels.dispatch import PathName
 from alewm.regularizers.precision import at_least_float32, full_precision
-from alewm.regularizers.prefix_projection import prefix_projections
 from alewm.regularizers.quadrature import EPPS_PULLEY, Quadrature, gaussian_cf
-from alewm.regularizers.slices import directions_for
+from alewm.regularizers.sliced import SlicedRegularizer, along_samples
 from alewm.shapes import Float, Tensor
 
 
@@ -32,19 +31,22 @@ def prefix_sigreg(
     """Σ_k (n_k / B) n_k ∫ w |φ̂_k - φ_N|², for a one-hot choice of capacity per sample."""
     with full_precision(s.device):
         s, choice, u = (at_least_float32(tensor) for tensor in (s, choice, u))
-        ends = torch.tensor(support.capacities, device=u.device) - 1
-        prefix_norm = u.square().cumsum(-2).index_select(-2, ends).sqrt()
-        x = (prefix_projections(s, u, support) / prefix_norm.unsqueeze(-3)).transpose(-3, -2)
+        # One group per capacity k: its members weigh 1 / n_k, its directions are u(1:k) / |u(1:k)|.
+        masks = prefix_masks(support, device=u.device, dtype=u.dtype)
+        active = masks.unsqueeze(-1) * u.unsqueeze(-3)
+        active = active / active.square().sum(-2, keepdim=True).sqrt()
         member = choice.transpose(-2, -1)
         group_size = mean_across_ranks(member.sum(-1)) * num_ranks()
         weight = num_ranks() * member / group_size.clamp(min=1).unsqueeze(-1)
-        real, imaginary = global_mean_cf(x, weight, quadrature, path)
-        target = gaussian_cf(quadrature.knots(x)).view((1,) * (x.ndim - 2) + (-1, 1))
+        groups = s.unsqueeze(-3).expand(*s.shape[:-2], len(support), *s.shape[-2:])
+        everything = CapacitySupport.full(support.latent_dim)
+        real, imaginary = global_mean_cf(groups, weight.unsqueeze(-1), active, everything, quadrature, path)
+        target = gaussian_cf(quadrature.knots(s)).view((1,) * (groups.ndim - 2) + (-1, 1))
         statistic = group_size * discrepancy(real, imaginary, target, quadrature).mean(-1)
         return (statistic * group_size).sum(-1) / global_num_samples(s.shape[-2])
 
 
-class PrefixSIGReg(nn.Module):
+class PrefixSIGReg(SlicedRegularizer):
     """`prefix_sigreg` with fresh random directions at every call."""
 
     def __init__(
@@ -55,11 +57,8 @@ class PrefixSIGReg(nn.Module):
         quadrature: Quadrature = EPPS_PULLEY,
         path: PathName = "auto",
     ) -> None:
-        super().__init__()
+        super().__init__(num_projections, quadrature=quadrature, path=path)
         self.support = support
-        self.num_projections = num_projections
-        self.quadrature = quadrature
-        self.path = path
 
     def forward(
         self,
@@ -71,15 +70,6 @@ class PrefixSIGReg(nn.Module):
     ) -> Float[Tensor, ""]:
         """The statistic over `sample_axis`, averaged over the other axes (frame positions)."""
         self.support.of_width(s.shape[-1])
-        samples = at_least_float32(samples_second_to_last(s, sample_axis))
-        u = directions_for(samples, self.num_projections, generator)
-        ones = (1,) * (samples.ndim - 2)
-        statistic = prefix_sigreg(
-            samples,
-            choice.view(ones + choice.shape).to(samples.dtype),
-            u,
-            self.support,
-            quadrature=self.quadrature,
-            path=self.path,
-        )
-        return statistic.mean()
+        samples, u = self.samples_and_directions(s, sample_axis, generator)
+        chosen = along_samples(choice, samples)
+        return prefix_sigreg(samples, chosen, u, self.support, quadrature=self.quadrature, path=self.path).mean()

@@ -50,10 +50,10 @@ def gaussian_cf(knots: Float[Tensor, "Q"]) -> Float[Tensor, "Q"]:
     return torch.exp(-0.5 * knots.square())
 
 
-def prefix_mixture_cf(
+def prefix_mixture_target(
     knots: Float[Tensor, "Q"],
-    directions: Float[Tensor, "*batch D P"],
-    prior: Float[Tensor, "*batch C"],
+    directions: Float[Tensor, "*#batch D P"],
+    prior: Float[Tensor, "*#batch C"],
     support: CapacitySupport,
 ) -> Float[Tensor, "*batch Q P"]:
     """φ_0(τ) = Σ_k π_0(k) exp(-τ² |M_k u|² / 2) along every direction u."""

@@ -20,12 +20,3 @@ def random_directions(
     gaussian = torch.randn(latent_dim, num_projections, generator=generator, device=generator.device, dtype=dtype)
     directions: Tensor = gaussian / gaussian.square().sum(0, keepdim=True).sqrt()
     return directions.to(device or generator.device)
-
-
-def directions_for(
-    samples: Float[Tensor, "*batch N D"], num_projections: int, generator: torch.Generator
-) -> Float[Tensor, "*ones D P"]:
-    """One set of directions for all batch axes of `samples`, in their dtype and on their device."""
-    width = samples.shape[-1]
-    u = random_directions(width, num_projections, generator=generator, device=samples.device, dtype=samples.dtype)
-    return u.view((1,) * (samples.ndim - 2) + u.shape)

@@ -1,6 +1,5 @@
 """Where and with what a run was made."""
 
-import os
 import platform
 import shlex
 import subprocess
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import alewm
+from alewm.workers import num_available_cores
 
 _PACKAGES = ("torch", "numpy", "h5py", "gymnasium", "safetensors", "mujoco", "dm_control", "ogbench", "pymunk")
 
@@ -25,7 +25,7 @@ def provenance() -> dict[str, Any]:
         "python": platform.python_version(),
         "packages": {name: found for name in _PACKAGES if (found := _version(name))},
         "system": f"{platform.system()} {platform.machine()}",
-        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "cores": num_available_cores(),
         "processor": _processor(),
         "accelerator": _accelerator(),
     }

@@ -9,17 +9,25 @@ from alewm.shapes import Float, Tensor
 from alewm.training.ranks import detached_mean
 
 
-def effective_rank(s: Float[Tensor, "B F D"]) -> Float[Tensor, ""]:
-    """exp of the entropy of the covariance's normalised eigenvalues; D for an isotropic latent, 1 for a line."""
-    rows = at_least_float32(s.detach()).flatten(0, 1)
-    mean = detached_mean(rows.mean(0))
-    centred = rows - mean
+def covariance_spectrum(rows: Float[Tensor, "N D"]) -> Float[Tensor, "D"]:
+    """Eigenvalues of the covariance (divisor N) of all ranks' rows, largest first."""
+    rows = at_least_float32(rows.detach())
+    centred = rows - detached_mean(rows.mean(0))
     covariance = detached_mean(centred.mT @ centred / len(rows))
-    # Rounding makes tiny eigenvalues negative.
-    eigenvalues = torch.linalg.eigvalsh(covariance).clamp(min=0)
-    shares = eigenvalues / eigenvalues.sum().clamp(min=torch.finfo(eigenvalues.dtype).tiny)
+    ascending: Tensor = torch.linalg.eigvalsh(covariance)
+    return ascending.flip(0).clamp(min=0)  # rounding makes tiny eigenvalues negative
+
+
+def rank_of_spectrum(spectrum: Float[Tensor, "D"]) -> Float[Tensor, ""]:
+    """exp of the entropy of the normalised eigenvalues; D for an isotropic latent, 1 for a line."""
+    shares = spectrum / spectrum.sum().clamp(min=torch.finfo(spectrum.dtype).tiny)
     rank: Tensor = torch.special.entr(shares).sum().exp()
     return rank
+
+
+def effective_rank(s: Float[Tensor, "B F D"]) -> Float[Tensor, ""]:
+    """How many directions the latents of a batch use."""
+    return rank_of_spectrum(covariance_spectrum(s.flatten(0, 1)))
 
 
 def masked_variance(s: Float[Tensor, "B F D"], q: Float[Tensor, "B C"], support: CapacitySupport) -> Float[Tensor, "D"]:

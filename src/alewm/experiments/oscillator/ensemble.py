@@ -65,7 +65,9 @@ class BatchNorm:
     ) -> Float[Tensor, "M N W"]:
         """`x` normalised by its batch while training, by the running moments otherwise."""
         if training:
-            var, mean = torch.var_mean(x, dim=1, keepdim=True, correction=0)
+            # Two plain means: torch.var_mean over an outer axis is fifty times slower on a CPU.
+            mean = x.mean(1, keepdim=True)
+            var = (x - mean).square().mean(1, keepdim=True)
             with torch.no_grad():
                 unbiased = var * (x.shape[1] / (x.shape[1] - 1))
                 self.running_mean.lerp_(mean, self.momentum)

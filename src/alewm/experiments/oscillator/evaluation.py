@@ -8,16 +8,11 @@ import torch
 from alewm.capacity.prior import polynomial_prior, survival
 from alewm.experiments.oscillator.config import TRUE_FACTORS, OscillatorRun
 from alewm.experiments.oscillator.data import Trajectories
-from alewm.experiments.oscillator.metrics import (
-    WhitenedProcrustes,
-    covariance_spectrum,
-    effective_rank,
-    masked_variance,
-    recovery_by_prefix,
-)
+from alewm.experiments.oscillator.metrics import WhitenedProcrustes, recovery_by_prefix
 from alewm.experiments.oscillator.models import OscillatorModels
 from alewm.experiments.oscillator.training import History
 from alewm.shapes import Float, Tensor
+from alewm.training.diagnostics import covariance_spectrum, masked_variance, rank_of_spectrum
 
 NUM_SCATTER_POINTS = 400
 
@@ -63,7 +58,7 @@ def _record(
 ) -> dict[str, Any]:
     latents = {name: latent.flatten(0, 1) for name, (latent, _) in encoded.items()}
     states = {name: splits[name].state.flatten(0, 1) for name in latents}
-    spectrum = covariance_spectrum(latents["test"])
+    spectrum = covariance_spectrum(latents["test"].double())
     test_latent, test_q = encoded["test"]
     record: dict[str, Any] = {
         "r2_by_prefix": recovery_by_prefix(latents["train"], states["train"], latents["test"], states["test"]),
@@ -71,7 +66,7 @@ def _record(
             latents["train"], states["train"], latents["validation"], states["validation"]
         ),
         "spectrum": spectrum.tolist(),
-        "effective_rank": effective_rank(spectrum),
+        "effective_rank": rank_of_spectrum(spectrum).item(),
         "masked_variance": masked_variance(test_latent, test_q, run.support).tolist(),
         "prior_survival": survival(polynomial_prior(len(run.support), run.prior_degree), run.support).tolist(),
         "mean_q": test_q.mean(0).tolist(),

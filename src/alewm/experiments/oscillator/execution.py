@@ -1,9 +1,8 @@
 """Running a study: groups of models in parallel processes, each run's record kept as soon as it exists."""
 
 import multiprocessing
-import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict
 from pathlib import Path
@@ -20,6 +19,7 @@ from alewm.experiments.oscillator.training import train
 from alewm.runs.checkpoint import save_tensors
 from alewm.runs.files import read_json, write_json
 from alewm.runs.folder import RunFolder
+from alewm.workers import follow_parent, num_available_cores
 
 MAX_MODELS = 3
 """Models trained side by side in one process: more no longer fit a core's cache and gain nothing on a CPU."""
@@ -41,9 +41,10 @@ def execute(
     return [finished[run] for run in study.runs]
 
 
-def _in_processes(groups: list[list[OscillatorRun]], folder: Path, jobs: int) -> "Any":
+def _in_processes(
+    groups: list[list[OscillatorRun]], folder: Path, jobs: int
+) -> Iterator[tuple[list[OscillatorRun], float]]:
     """(runs, seconds) of every group as it finishes."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     workers = min(jobs, len(groups))
     if workers <= 1:
         for group in groups:
@@ -51,8 +52,11 @@ def _in_processes(groups: list[list[OscillatorRun]], folder: Path, jobs: int) ->
         return
     # Spawned, not forked: a fork copies torch's thread pools in whatever state they are.
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(workers, mp_context=context) as pool:
-        pending = {pool.submit(_train_group, group, folder, max(1, cores // workers)): group for group in groups}
+    with ProcessPoolExecutor(workers, mp_context=context, initializer=follow_parent) as pool:
+        pending = {
+            pool.submit(_train_group, group, folder, max(1, num_available_cores() // workers)): group
+            for group in groups
+        }
         try:
             for future in as_completed(pending):
                 yield pending[future], future.result()

@@ -1,9 +1,7 @@
-"""What the study measures on a trained model: linear recovery, spectrum, masked variance, alignment."""
+"""What the study measures beyond the training diagnostics: linear recovery of the state, and alignment with it."""
 
 import torch
 
-from alewm.capacity.prior import survival
-from alewm.capacity.support import CapacitySupport
 from alewm.shapes import Float, Tensor
 
 
@@ -30,27 +28,6 @@ def recovery_by_prefix(
         predicted = (test_y[:, :k] @ probe) * x_std + x_mean
         recovered.append(float((1 - (test_x - predicted).square().sum(0) / total).mean()))
     return recovered
-
-
-def covariance_spectrum(latent: Float[Tensor, "n D"]) -> Float[Tensor, "D"]:
-    """Eigenvalues of the empirical covariance (divisor n), largest first."""
-    centred = latent.double() - latent.double().mean(0)
-    ascending: Tensor = torch.linalg.eigvalsh(centred.T @ centred / len(latent))
-    return ascending.flip(0).clamp(min=0)
-
-
-def effective_rank(spectrum: Float[Tensor, "D"]) -> float:
-    """exp of the entropy of the normalised spectrum."""
-    share = spectrum / spectrum.sum()
-    return float(torch.exp(-torch.special.xlogy(share, share).sum()))
-
-
-def masked_variance(
-    latent: Float[Tensor, "B F D"], q: Float[Tensor, "B C"], support: CapacitySupport
-) -> Float[Tensor, "D"]:
-    """The variance of the masked latent, soft over q: E[γ s²] - E[γ s]² with γ the probability of being active."""
-    active = survival(q, support).unsqueeze(1)
-    return (active * latent.square()).mean((0, 1)) - (active * latent).mean((0, 1)).square()
 
 
 class WhitenedProcrustes:

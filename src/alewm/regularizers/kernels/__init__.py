@@ -1,5 +1,7 @@
-"""One computation, three ways: the weighted empirical characteristic function at equally spaced knots.
+"""One computation, three ways: the characteristic function of a weighted prefix mixture at equally spaced knots.
 
-`reference` is the definition; `recurrence` computes the same by angle addition and keeps only its inputs for the
-backward pass; `native` is `recurrence` in C for CPUs that have a compiler. `dispatch` picks one and says why.
+For samples s_n, weights w(n, k) and a direction u: φ̂(τ) = Σ_n Σ_k w(n, k) exp(iτ uᵀ M_k s_n). SIGReg, MixSIGReg and
+nested dropout's statistic differ only in the weights. `reference` is the definition; `recurrence` computes the same by
+angle addition and keeps only the projections for the backward pass; `native` does it in C, for CPUs with a compiler,
+without writing even those down. `dispatch` picks one and says why.
 """

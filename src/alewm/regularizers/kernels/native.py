@@ -1,74 +1,112 @@
-"""Builds and calls the C version of `recurrence`, where the machine has a C compiler.
+"""The characteristic function in C, for float32 on a CPU: projections are never written down.
 
-The library is compiled once per machine into the user's cache folder. Calls release the interpreter, so the groups are
-shared among as many threads as torch uses; a group is never split, which makes the result independent of their number.
+Calls release the interpreter, so the groups are shared among as many threads as torch uses; a group is never split,
+which makes the result independent of their number.
 """
 
 import ctypes
-import hashlib
 import os
-import platform
-import shutil
-import subprocess
-import tempfile
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
-from pathlib import Path
+from math import prod
 from typing import Any
 
 import torch
 
+from alewm.capacity.support import CapacitySupport
+from alewm.regularizers.kernels.compiler import NativeUnavailableError, library
+from alewm.regularizers.quadrature import Quadrature
 from alewm.shapes import Float, Tensor
 
-_SOURCE = Path(__file__).with_name("characteristic_function.c")
-_FLAGS = ("-O3", "-fno-math-errno", "-fPIC", "-shared")
-_MAX_KNOTS = 64  # the size of the source's stack buffers
+_MAX_KNOTS, _MAX_WIDTH, _MAX_CAPACITIES = 64, 1024, 64  # the sizes of the source's stack buffers
+_SIZES: list[Any] = [ctypes.c_long] * 4 + [ctypes.c_int] * 2 + [ctypes.c_long, ctypes.c_int, ctypes.c_float]
 
 
-class NativeUnavailableError(RuntimeError):
-    """Why this machine cannot use the C path."""
+def why_not(s: Tensor, support: CapacitySupport, quadrature: Quadrature) -> str | None:
+    """The reason for which latents like `s` cannot take this path, or None if they can."""
+    if s.device.type != "cpu":
+        return f"the latents are on {s.device.type}"
+    if s.dtype != torch.float32:
+        return f"the latents are {s.dtype}"
+    if quadrature.num_knots > _MAX_KNOTS or support.latent_dim > _MAX_WIDTH or len(support) > _MAX_CAPACITIES:
+        return f"it is built for up to {_MAX_KNOTS} knots, {_MAX_WIDTH} coordinates and {_MAX_CAPACITIES} capacities"
+    try:
+        library()
+    except NativeUnavailableError as error:
+        return str(error)
+    return None
 
 
-def forward(
-    x: Float[Tensor, "G N P"], weight: Float[Tensor, "G N"], spacing: float, num_knots: int
-) -> tuple[Float[Tensor, "G Q P"], Float[Tensor, "G Q P"]]:
-    """The same as `recurrence.forward`, for contiguous float32 tensors on a CPU."""
-    groups, samples, projections = x.shape
-    real = x.new_empty(groups, num_knots, projections)
-    imaginary = torch.empty_like(real)
-    _over_groups(
-        library().characteristic_function_forward,
-        (x, weight, real, imaginary),
-        (samples, projections, num_knots, spacing),
+def prefix_mixture_cf(
+    s: Float[Tensor, "*batch N D"],
+    weight: Float[Tensor, "*#batch N C"],
+    u: Float[Tensor, "*#batch D P"],
+    support: CapacitySupport,
+    quadrature: Quadrature,
+) -> tuple[Float[Tensor, "*batch Q P"], Float[Tensor, "*batch Q P"]]:
+    """Real and imaginary part of Σ_n Σ_k w(n, k) exp(iτ uᵀ M_k s_n). Directions get no gradient."""
+    batch = s.shape[:-2]
+    own = len(batch)
+    while own > 0 and weight.shape[own - 1] == u.shape[own - 1] == 1:
+        own -= 1  # neighbouring groups from here on share weights and directions
+    heads = batch[:own]
+    weights = weight.expand(*heads, *weight.shape[own:]).reshape(-1, *weight.shape[-2:])
+    directions = u.detach().expand(*heads, *u.shape[own:]).reshape(-1, *u.shape[-2:])
+    parts = _PrefixMixture.apply(  # type: ignore[no-untyped-call]
+        s.reshape(-1, *s.shape[-2:]), weights, directions, support, quadrature, prod(batch[own:])
     )
+    real, imaginary = (part.view(*batch, quadrature.num_knots, u.shape[-1]) for part in parts)
     return real, imaginary
 
 
-def backward(
-    x: Float[Tensor, "G N P"],
-    weight: Float[Tensor, "G N"],
-    spacing: float,
-    grad_real: Float[Tensor, "G Q P"],
-    grad_imaginary: Float[Tensor, "G Q P"],
-) -> tuple[Float[Tensor, "G N P"], Float[Tensor, "G N"]]:
-    """The same as `recurrence.backward`, for contiguous float32 tensors on a CPU."""
-    grad_x, grad_weight = torch.empty_like(x), torch.empty_like(weight)
-    _over_groups(
-        library().characteristic_function_backward,
-        (x, weight, grad_real, grad_imaginary, grad_x, grad_weight),
-        (x.shape[1], x.shape[2], grad_real.shape[1], spacing),
-    )
-    return grad_x, grad_weight
+class _PrefixMixture(torch.autograd.Function):
+    """s [G, N, D], weight [H, N, C] and u [H, D, P], where `shared` = G / H neighbouring groups use the same row."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, s: Tensor, weight: Tensor, u: Tensor, support: CapacitySupport, quadrature: Quadrature, shared: int
+    ) -> Any:
+        """Real and imaginary part, each [G, Q, P]."""
+        s, weight, u = s.contiguous(), weight.contiguous(), u.contiguous()
+        ctx.save_for_backward(s, weight, u)
+        ctx.support, ctx.quadrature, ctx.shared = support, quadrature, shared
+        real = s.new_empty(s.shape[0], quadrature.num_knots, u.shape[2])
+        imaginary = torch.empty_like(real)
+        _call("prefix_mixture_forward", (s, weight, u), (real, imaginary), support, quadrature, shared)
+        return real, imaginary
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, grad_real: Tensor, grad_imaginary: Tensor) -> Any:
+        """Gradients to s and to weight."""
+        s, weight, u = ctx.saved_tensors
+        grad_s = torch.zeros_like(s)
+        grad_weight = weight.new_zeros(s.shape[0], *weight.shape[1:])
+        gradients = (grad_real.contiguous(), grad_imaginary.contiguous(), grad_s, grad_weight)
+        _call("prefix_mixture_backward", (s, weight, u), gradients, ctx.support, ctx.quadrature, ctx.shared)
+        return grad_s, grad_weight.view(-1, ctx.shared, *weight.shape[1:]).sum(1), None, None, None, None
 
 
-def _over_groups(function: Callable[..., None], tensors: tuple[Tensor, ...], sizes: tuple[int | float, ...]) -> None:
-    groups = tensors[0].shape[0]
-    num_threads = min(torch.get_num_threads(), groups)
+def _call(
+    name: str,
+    inputs: tuple[Tensor, Tensor, Tensor],
+    others: tuple[Tensor, ...],
+    support: CapacitySupport,
+    quadrature: Quadrature,
+    shared: int,
+) -> None:
+    """Runs a C function over all groups, shared among torch's number of threads."""
+    (groups, num_samples, width), projections = inputs[0].shape, inputs[2].shape[2]
+    ends = (ctypes.c_int * len(support))(*support.capacities)
+    function: Callable[..., None] = _function(name, len(others))
+    pointers = (*(t.data_ptr() for t in inputs), ctypes.addressof(ends), *(t.data_ptr() for t in others))
+    sizes = (num_samples, width, len(support), projections, quadrature.num_knots, quadrature.spacing)
 
     def run(first: int, last: int) -> None:
-        function(*(tensor[first:last].data_ptr() for tensor in tensors), last - first, *sizes)
+        function(*pointers, first, last, shared, *sizes)
 
+    num_threads = min(torch.get_num_threads(), groups)
     if num_threads <= 1:
         run(0, groups)
         return
@@ -77,79 +115,15 @@ def _over_groups(function: Callable[..., None], tensors: tuple[Tensor, ...], siz
 
 
 @cache
+def _function(name: str, num_others: int) -> Callable[..., None]:
+    function = getattr(library(), name)
+    function.argtypes = [ctypes.c_void_p] * (4 + num_others) + _SIZES
+    function.restype = None
+    return function  # type: ignore[no-any-return]
+
+
+@cache
 def _threads(num_threads: int, process: int) -> ThreadPoolExecutor:
     """A pool of this process's own: a forked child must not wait for its parent's threads."""
     del process
     return ThreadPoolExecutor(num_threads, thread_name_prefix="alewm-native")
-
-
-@cache
-def library() -> ctypes.CDLL:
-    """The compiled library; raises NativeUnavailableError with the reason where there is none."""
-    compiler = os.environ.get("CC") or shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
-    if compiler is None:
-        raise NativeUnavailableError("no C compiler was found")
-    flags = (*_FLAGS, "-mcpu=native" if platform.machine() in {"arm64", "aarch64"} else "-march=native")
-    recipe = "\n".join((_SOURCE.read_text(), compiler, *flags, platform.machine(), _processor()))
-    built = _cache_folder() / f"characteristic_function-{hashlib.sha256(recipe.encode()).hexdigest()[:16]}.so"
-    if not built.exists():
-        _compile(compiler, flags, built)
-    try:
-        loaded = ctypes.CDLL(str(built))
-    except OSError as error:
-        raise NativeUnavailableError(f"the compiled library {built} does not load: {error}") from error
-    pointers: list[Any] = [ctypes.c_void_p]
-    sizes: list[Any] = [ctypes.c_long, ctypes.c_long, ctypes.c_long, ctypes.c_int, ctypes.c_float]
-    loaded.characteristic_function_forward.argtypes = [*pointers * 4, *sizes]
-    loaded.characteristic_function_forward.restype = None
-    loaded.characteristic_function_backward.argtypes = [*pointers * 6, *sizes]
-    loaded.characteristic_function_backward.restype = None
-    return loaded
-
-
-def why_not(x: Tensor, num_knots: int) -> str | None:
-    """The reason for which `x` cannot take the C path here, or None if it can."""
-    if x.device.type != "cpu":
-        return f"the tensors are on {x.device.type}"
-    if x.dtype != torch.float32:
-        return f"the tensors are {x.dtype}"
-    if num_knots > _MAX_KNOTS:
-        return f"more than {_MAX_KNOTS} knots"
-    try:
-        library()
-    except NativeUnavailableError as error:
-        return str(error)
-    return None
-
-
-def _compile(compiler: str, flags: tuple[str, ...], built: Path) -> None:
-    with tempfile.TemporaryDirectory(dir=built.parent) as folder:
-        fresh = Path(folder) / built.name
-        command = [compiler, *flags, str(_SOURCE), "-o", str(fresh), "-lm"]
-        try:
-            done = subprocess.run(command, capture_output=True, text=True, check=False)
-        except OSError as error:
-            raise NativeUnavailableError(f"the C compiler {compiler} does not start: {error}") from error
-        if done.returncode != 0:
-            raise NativeUnavailableError(f"{compiler} failed: {done.stderr.strip()[:500]}")
-        fresh.replace(built)  # atomic: processes that build at the same time do not see each other's halves
-
-
-def _cache_folder() -> Path:
-    """The user's cache folder, or a private temporary one where it cannot be written."""
-    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "alewm"
-    try:
-        home.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=home):
-            return home
-    except OSError:
-        return Path(tempfile.mkdtemp(prefix="alewm-"))
-
-
-def _processor() -> str:
-    """What `-march=native` depends on: a shared home folder may serve machines of several kinds."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.processor()
-    return next((line for line in lines if line.startswith(("flags", "Features"))), platform.processor())

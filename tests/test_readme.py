@@ -1,0 +1,89 @@
+"""The README's commands and examples run, at smoke scale where they would take minutes."""
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+DOCUMENTS = ["README.md"]
+
+# What a command gets in addition, so that it ends in seconds; everything else is run as it is printed.
+SMOKE_FLAGS = {
+    "oscillator": ["--epochs", "1", "--seeds", "0", "--jobs", "1"],
+    "bench": ["--batch", "16", "--repeats", "2"],
+}
+# Lines that install or fetch: this very environment is their result.
+INSTALL = ("git clone", "cd alewm", "pip install")
+
+
+def blocks(language: str) -> list[str]:
+    text = "\n".join((ROOT / name).read_text() for name in DOCUMENTS)
+    return re.findall(rf"```{language}\n(.*?)```", text, flags=re.DOTALL)
+
+
+def commands() -> list[str]:
+    lines = [line.split("  #")[0].strip() for block in blocks("bash") for line in block.splitlines()]
+    return list(dict.fromkeys(line for line in lines if line and not line.startswith("#")))
+
+
+def make_targets() -> set[str]:
+    return set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE))
+
+
+def test_the_readme_has_commands_and_examples():
+    assert len(commands()) >= 3
+    assert blocks("python")
+
+
+def test_every_command_is_of_a_kind_that_is_checked():
+    for command in commands():
+        assert command.startswith(("make ", "alewm ", *INSTALL)), f"unchecked README command: {command}"
+
+
+def test_make_targets_named_in_the_readme_exist():
+    named = [command.split()[1] for command in commands() if command.startswith("make ")]
+    assert named
+    assert set(named) <= make_targets()
+
+
+def test_every_make_target_of_the_contract_exists():
+    assert {"demo", "test", "setup", "lint", "format", "bench", "clean"} <= make_targets()
+
+
+@pytest.fixture(scope="module")
+def workshop(tmp_path_factory):
+    """One folder for all commands, in the README's order: later ones use what earlier ones made."""
+    return tmp_path_factory.mktemp("readme")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", [c for c in commands() if c.startswith("alewm ")])
+def test_a_command_runs(command, workshop):
+    words = shlex.split(command)[1:]
+    done = subprocess.run(
+        [sys.executable, "-m", "alewm", *words, *SMOKE_FLAGS.get(words[0], [])],
+        cwd=workshop,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("example", blocks("python"))
+def test_an_example_runs(example):
+    done = subprocess.run([sys.executable, "-c", example], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_pictures_and_links_of_the_documents_exist():
+    for document in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
+        for target in re.findall(r"\]\(([^)#\s]+)", document.read_text()):
+            if not target.startswith("http"):
+                assert (document.parent / target).exists(), f"{document.name} links to {target}"

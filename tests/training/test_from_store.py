@@ -1,0 +1,70 @@
+"""From recorded episodes to plans: the trainer on the real loader, the planner on the real checkpoint."""
+
+import dataclasses
+from functools import partial
+
+import pytest
+import torch
+from memory_windows import run_config
+
+from alewm.data.collect import collect
+from alewm.data.loader import LoaderConfig, WindowLoader
+from alewm.data.normalize import ActionStatistics
+from alewm.data.store import EpisodeStore
+from alewm.envs.registration import get_task
+from alewm.model.vit import ViTConfig
+from alewm.planning.cem import CEMConfig
+from alewm.planning.planner import Planner, PlanningConfig
+from alewm.training.checkpoint import checkpoints_in, load_world_model
+from alewm.training.trainer import Trainer
+
+CPU = torch.device("cpu")
+ENCODER = ViTConfig(image_size=28, patch_size=14, hidden_dim=16, num_blocks=2, num_heads=2, mlp_dim=32)
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    source = partial(get_task("two-room").collect_episodes, image_size=28)
+    path = collect(source, tmp_path_factory.mktemp("data") / "two-room.h5", num_episodes=5, seed=0)
+    with EpisodeStore.open(path) as opened:
+        yield opened
+
+
+def config(num_steps: int):
+    base = run_config(num_steps=num_steps, checkpoint_every=6)
+    return dataclasses.replace(base, model=dataclasses.replace(base.model, action_dim=10, encoder=ENCODER))
+
+
+def train(store, folder, run):
+    statistics = ActionStatistics.fit(store.actions)
+    with (
+        WindowLoader(store, [0, 1, 2, 3], statistics, LoaderConfig(batch_size=16, num_threads=1)) as source,
+        WindowLoader(store, [4], statistics, LoaderConfig(batch_size=16, num_threads=1, shuffle=False)) as validation,
+    ):
+        extras = {"action_statistics": statistics.to_dict()}
+        return Trainer(run, source, folder=folder, device=CPU, validation=validation, extras=extras).run()
+
+
+def test_a_run_interrupted_between_batches_reads_on_where_it_stopped(store, tmp_path):
+    whole = train(store, tmp_path / "whole", config(12))
+    train(store, tmp_path / "parts", config(12))
+    last = checkpoints_in(tmp_path / "parts" / "checkpoints")[-1]
+    for path in last.iterdir():
+        path.unlink()
+    last.rmdir()
+    again = train(store, tmp_path / "parts", config(12))
+    left, right = (load_world_model(result.checkpoint)[0].state_dict() for result in (whole, again))
+    assert [name for name in left if not torch.equal(left[name], right[name])] == []
+    assert whole.metrics["validation/loss"] == again.metrics["validation/loss"]
+
+
+def test_the_checkpoint_is_all_the_planner_needs(store, tmp_path):
+    result = train(store, tmp_path, config(6))
+    model, description = load_world_model(result.checkpoint)
+    statistics = ActionStatistics.from_dict(description.extras["action_statistics"])
+    cem = CEMConfig(num_candidates=20, num_iterations=2, num_elites=4)
+    planner = Planner(model, statistics.mean, statistics.std, PlanningConfig(cem=cem))
+    frames = torch.from_numpy(store.episode(4)["pixels"])
+    actions = planner(frames[0], frames[25])
+    assert actions.shape == (25, 2)
+    assert actions.isfinite().all()
