@@ -43,6 +43,19 @@ def alewm(tmp_path):
 
 
 @pytest.fixture
+def alewm_here(tmp_path, monkeypatch, capsys):
+    """Runs `alewm ...` in this process, which spares loading torch again; what it printed."""
+
+    def run(*arguments):
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setattr(sys, "argv", ["alewm", *map(str, arguments)])
+        main()
+        return capsys.readouterr().out
+
+    return run
+
+
+@pytest.fixture
 def refused(tmp_path, monkeypatch, capsys):
     """Runs `alewm ...` in this process, in a fresh folder; what it says when it refuses, with status 2."""
 

@@ -19,8 +19,8 @@ FEW = ("--candidates", 10, "--iterations", 1)
         (("evaluate", *TINY, "--episodes", 2, *FEW), "seconds_planning"),
     ],
 )
-def test_a_benchmark_ends_in_a_line_of_json(alewm, arguments, measured):
-    line = json.loads(alewm("bench", *arguments).stdout.splitlines()[-1])
+def test_a_benchmark_ends_in_a_line_of_json(alewm_here, arguments, measured):
+    line = json.loads(alewm_here("bench", *arguments).splitlines()[-1])
     assert line["bench"] == arguments[0]
     assert line[measured]
     assert line["made_with"]["command"].startswith("alewm bench")

@@ -15,9 +15,9 @@ def test_two_processes_write_the_bytes_of_one(alewm, data, tmp_path):
         assert store.attributes["task"] == "two-room"
 
 
-def test_a_complete_file_is_left_alone_and_another_seed_is_refused(refused, alewm, data):
+def test_a_complete_file_is_left_alone_and_another_seed_is_refused(refused, alewm_here, data):
     before = data.stat().st_mtime_ns
-    assert "complete already" in alewm(*COLLECT, "--out", data).stdout
+    assert "complete already" in alewm_here(*COLLECT, "--out", data)
     assert "seed 0 instead of 1" in refused(*COLLECT, "--seed", 1, "--out", data)
     assert data.stat().st_mtime_ns == before
 

@@ -6,7 +6,7 @@ import pytest
 
 
 @pytest.mark.slow
-def test_the_demo_compares_both_methods_and_is_not_repeated(alewm, refused, tmp_path):
+def test_the_demo_compares_both_methods_and_is_not_repeated(alewm, alewm_here, refused, tmp_path):
     done = alewm("demo", "--scale", "smoke", "--out", "demo")
     assert done.stdout.splitlines()[-1] == "demo/report/index.html"
     assert "CEM" in done.stdout
@@ -18,6 +18,6 @@ def test_the_demo_compares_both_methods_and_is_not_repeated(alewm, refused, tmp_
     assert starts[0] == starts[1]
     stamps = {path: path.stat().st_mtime_ns for path in (tmp_path / "demo").glob("*/checkpoints/*")}
     assert stamps
-    alewm("demo", "--scale", "smoke", "--out", "demo")
+    alewm_here("demo", "--scale", "smoke", "--out", "demo")
     assert {path: path.stat().st_mtime_ns for path in stamps} == stamps
     assert "seed: asked 1, found 3072" in refused("demo", "--scale", "smoke", "--seed", 1, "--out", "demo")

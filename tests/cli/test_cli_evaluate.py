@@ -57,9 +57,9 @@ def test_another_setting_has_its_own_folder_and_the_same_pairs(evaluated):
     assert json.loads((other / "config.json").read_text())["evaluated"]["planning"]["goal_cost"] == "full"
 
 
-def test_repeating_an_evaluation_repeats_its_outcome(alewm, evaluated, tmp_path):
+def test_repeating_an_evaluation_repeats_its_outcome(alewm_here, evaluated, tmp_path):
     again = shutil.copytree(evaluated, tmp_path / "run")
-    alewm("evaluate", "run", *SEARCH, "--out", "run")
+    alewm_here("evaluate", "run", *SEARCH, "--out", "run")
     assert (again / "episodes.jsonl").read_bytes() == (evaluated / "episodes.jsonl").read_bytes()
 
 
@@ -70,6 +70,16 @@ def test_results_of_other_settings_are_not_replaced(refused, evaluated):
     assert contents(evaluated) == before
 
 
+def test_results_are_not_written_over_something_else(refused, trained, tmp_path):
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "photos/cat.jpg").write_text("meow")
+    assert "it is not a run folder" in refused("evaluate", trained, *SEARCH, "--out", "photos")
+    other = shutil.copytree(trained, tmp_path / "other")
+    before = contents(other)
+    assert "holds a run with another configuration" in refused("evaluate", trained, *SEARCH, "--out", "other")
+    assert contents(other) == before
+
+
 def test_default_settings_of_a_finished_run_belong_in_its_folder(tmp_path):
     assert results_folder(tmp_path, EvaluationSettings(), 40, is_finished=True) == tmp_path
     unfinished = results_folder(tmp_path, EvaluationSettings(), 40, is_finished=False)
@@ -78,15 +88,17 @@ def test_default_settings_of_a_finished_run_belong_in_its_folder(tmp_path):
     assert few == tmp_path / "evaluations/validation_3-episodes"
 
 
-def test_data_that_moved_is_asked_for_and_other_data_is_refused(refused, alewm, trained, data, tmp_path):
+def test_data_that_moved_is_asked_for_and_other_data_is_refused(refused, alewm_here, trained, data, tmp_path):
     run = shutil.copytree(trained, tmp_path / "run")
     for path in (run / "checkpoints").glob("*/checkpoint.json"):
         path.write_text(path.read_text().replace(str(data), "/gone/two-room.h5"))
     assert "Say where it is with --data" in refused("evaluate", "run", *SEARCH)
-    alewm("collect", "two-room", "--episodes", 4, "--image-size", 28, "--jobs", 1, "--out", "other.h5")
+    alewm_here("collect", "two-room", "--episodes", 4, "--image-size", 28, "--jobs", 1, "--out", "other.h5")
     assert "fingerprint" in refused("evaluate", "run", *SEARCH, "--data", "other.h5")
-    done = alewm("evaluate", "run", *SEARCH, "--data", data, "--split", "train", "--episodes", 2, "--animations", 0)
-    assert done.stdout.splitlines()[-1] == "run/evaluations/train_2-episodes_cem-20x2-2/result.json"
+    said = alewm_here(
+        "evaluate", "run", *SEARCH, "--data", data, "--split", "train", "--episodes", 2, "--animations", 0
+    )
+    assert said.splitlines()[-1] == "run/evaluations/train_2-episodes_cem-20x2-2/result.json"
     assert not (run / "evaluations/train_2-episodes_cem-20x2-2/animations").exists()
 
 
@@ -126,10 +138,9 @@ def test_a_damaged_checkpoint_is_named(refused, trained, tmp_path):
     assert f"{weights.relative_to(tmp_path)} is damaged" in refused("evaluate", "run")
 
 
-def test_a_report_shows_runs_and_evaluations_side_by_side(alewm, evaluated, tmp_path):
+def test_a_report_shows_runs_and_evaluations_side_by_side(alewm_here, evaluated, tmp_path):
     other = next((evaluated / "evaluations").iterdir())
-    done = alewm("report", evaluated, other, "--out", "page")
-    assert done.stdout.splitlines()[-1] == "page/index.html"
+    assert alewm_here("report", evaluated, other, "--out", "page").splitlines()[-1] == "page/index.html"
     page = (tmp_path / "page/index.html").read_text()
     for word in ("Success", "Capacity", "Masked variance", "Rollouts", "two-room-tiny", "validation"):
         assert word in page

@@ -91,9 +91,9 @@ def test_two_processes_under_torchrun_have_the_statistics_of_one(trained, data, 
     assert json.loads((tmp_path / "run/provenance.json").read_text())["processes"] == 2
 
 
-def test_a_finished_run_is_not_repeated_and_another_configuration_is_refused(refused, alewm, trained, data):
+def test_a_finished_run_is_not_repeated_and_another_configuration_is_refused(refused, alewm_here, trained, data):
     before = contents(trained)
-    assert alewm(*TRAIN, "--data", data, "--out", trained).stdout.split() == [str(trained)]
+    assert alewm_here(*TRAIN, "--data", data, "--out", trained).split() == [str(trained)]
     assert "training.seed: asked 7, found" in refused(*TRAIN, "--seed", 7, "--data", data, "--out", trained)
     assert contents(trained) == before
 
@@ -149,9 +149,9 @@ def test_bad_input_gets_a_message_and_leaves_nothing(refused, data, tmp_path, ar
     assert not (tmp_path / "run").exists()
 
 
-def test_data_must_be_named_and_presets_can_be_listed(refused, alewm):
+def test_data_must_be_named_and_presets_can_be_listed(refused, alewm_here):
     assert "--data FILE is needed" in refused("train", "two-room-tiny")
-    assert alewm("train", "--list").stdout.split() == list(preset_names())
+    assert alewm_here("train", "--list").split() == list(preset_names())
 
 
 def test_a_folder_of_something_else_is_not_touched(refused, data, tmp_path):

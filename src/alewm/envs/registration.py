@@ -1,7 +1,7 @@
 """The tasks by name, and their Gymnasium ids.
 
 A `Task` is what collection and evaluation need to know of an environment. Adding one here adds its contract tests
-(`tests/envs/test_contract.py`), its Gymnasium id and its name on the command line.
+(`tests/envs/test_env_contract.py`), its Gymnasium id and its name on the command line.
 """
 
 from collections.abc import Callable, Iterable, Iterator

@@ -1,5 +1,6 @@
 """Evaluating a run folder: its model, the pairs stored with its data, and the results left beside it."""
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
@@ -23,6 +24,7 @@ from alewm.planning.cem import CEMResult
 from alewm.planning.planner import Planner
 from alewm.progress import Progress
 from alewm.runs.files import read_json, write_json
+from alewm.runs.folder import RunFolder
 from alewm.runs.provenance import provenance
 from alewm.training.checkpoint import Description, load_world_model
 from alewm.training.run import SPLITS, latest_checkpoint
@@ -68,6 +70,13 @@ def evaluate_run(
         "fingerprint": _data_of(description)["fingerprint"],
     }
     known = check_same_settings(folder / "result.json", evaluated)
+    # A folder of its own is a run folder too, so that a report can be made of it; another's is refused.
+    described = {**read_json(run / "config.json"), "evaluated": evaluated}
+    is_own = folder.resolve() == run.resolve()
+    if not is_own:
+        RunFolder(folder).check(described)
+    if not is_finished and not is_silent:
+        print(f"{run} has not finished training: update {description.step} is evaluated.", file=sys.stderr)
     statistics = ActionStatistics.from_dict(description.extras["action_statistics"])
     batch = EPISODES_PER_BATCH[device.type]
     planning = replace(settings.planning, episodes_per_batch=batch)
@@ -78,11 +87,8 @@ def evaluate_run(
     with _progress(planner, run, len(pairs), settings.budget) if not is_silent else nullcontext():
         found = evaluate(envs, pairs, planner, model.log_prior.exp(), budget=settings.budget)
     result = {**known, **found.result, "step": description.step, "evaluated": evaluated, "made_with": provenance()}
-    if folder != run:
-        folder.mkdir(parents=True, exist_ok=True)
-        # So that a report can be made of this folder too.
-        write_json(folder / "config.json", {**read_json(run / "config.json"), "evaluated": evaluated})
-        write_json(folder / "provenance.json", provenance())
+    if not is_own:
+        RunFolder(folder).open(described)
     write_records(folder / "episodes.jsonl", found.records)
     _film(folder / "animations", task, pairs, found, num_animations)
     write_json(folder / "result.json", result)

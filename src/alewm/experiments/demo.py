@@ -8,14 +8,17 @@ import json
 import multiprocessing
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, wait
 from dataclasses import asdict, dataclass, replace
+from multiprocessing.connection import wait
+from multiprocessing.process import BaseProcess
+from multiprocessing.queues import SimpleQueue
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
 
 from alewm.config import to_dict
+from alewm.errors import InputError
 from alewm.evaluation.run import evaluate_run
 from alewm.evaluation.settings import EvaluationSettings
 from alewm.experiments.collection import collect_task
@@ -120,46 +123,57 @@ def _is_evaluated(run: Path) -> bool:
 
 
 def _learn_and_plan(out: Path, data: Path, sizes: DemoScale, configs: dict[str, RunConfig]) -> None:
-    """Train and evaluate all runs at once, one process each."""
+    """Train and evaluate all runs at once, one process each; whatever ends this function ends them too."""
     # Spawned, because forking a process that has threads (torch has) may deadlock.
     context = multiprocessing.get_context("spawn")
-    workers = len(configs)
-    with ProcessPoolExecutor(workers, mp_context=context, initializer=_begin_worker, initargs=(workers,)) as pool:
-        futures = [pool.submit(_one_run, config, data, out / name, sizes) for name, config in configs.items()]
-        try:
-            total = sum(config.training.total_steps(1) for config in configs.values())
-            logs = [out / name / "metrics.jsonl" for name in configs]
-            with Progress(f"training {' and '.join(configs)}", total, "updates", done=_updates(logs)) as bar:
-                _watch(futures, lambda: _updates(logs), bar)
-            with Progress("planning to held-out goals", workers, "models") as bar:
-                _watch(futures, lambda: sum(future.done() for future in futures), bar)
-            for future in futures:
-                future.result()
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
+    problems = context.SimpleQueue()
+    workers = [
+        context.Process(target=_work, args=(config, data, out / name, sizes, len(configs), problems), daemon=True)
+        for name, config in configs.items()
+    ]
+    for worker in workers:
+        worker.start()
+    try:
+        total = sum(config.training.total_steps(1) for config in configs.values())
+        logs = [out / name / "metrics.jsonl" for name in configs]
+        with Progress(f"training {' and '.join(configs)}", total, "updates", done=_updates(logs)) as bar:
+            _watch(workers, lambda: _updates(logs), bar)
+        with Progress("planning to held-out goals", len(workers), "models") as bar:
+            _watch(workers, lambda: sum(worker.exitcode == 0 for worker in workers), bar)
+        if not problems.empty():
+            raise InputError(problems.get())
+        if any(worker.exitcode for worker in workers):
+            raise RuntimeError("A worker of the demo failed; what it says is above.")
+    finally:
+        for worker in workers:
+            worker.terminate()
+            worker.join()
 
 
-def _one_run(config: RunConfig, data: Path, run: Path, sizes: DemoScale) -> None:
-    cpu = torch.device("cpu")
-    train_run(config, data, run, device=cpu, preset=PRESETS[run.name], num_threads=1, is_silent=True)
-    settings = EvaluationSettings(num_episodes=sizes.num_pairs, planning=PlanningConfig(cem=sizes.cem))
-    evaluate_run(run, settings, device=cpu, out=run, is_silent=True)
-
-
-def _begin_worker(num_workers: int) -> None:
+def _work(
+    config: RunConfig, data: Path, run: Path, sizes: DemoScale, num_workers: int, problems: "SimpleQueue[str]"
+) -> None:
     follow_parent()
     torch.set_num_threads(max(1, num_available_cores() // num_workers))
+    cpu = torch.device("cpu")
+    try:
+        train_run(config, data, run, device=cpu, preset=PRESETS[run.name], num_threads=1, is_silent=True)
+        settings = EvaluationSettings(num_episodes=sizes.num_pairs, planning=PlanningConfig(cem=sizes.cem))
+        evaluate_run(run, settings, device=cpu, out=run, is_silent=True)
+    except InputError as error:
+        problems.put(str(error))
+        raise SystemExit(1) from error
 
 
-def _watch(futures: Sequence[Future[None]], count: Callable[[], int], bar: Progress) -> None:
-    """Move `bar` as `count` grows, until it is full or all futures are done; one that failed ends the wait."""
-    bar.advance(max(0, count() - bar.done))
-    while bar.done < bar.total and wait(futures, timeout=_POLL_SECONDS).not_done:
+def _watch(workers: Sequence[BaseProcess], count: Callable[[], int], bar: Progress) -> None:
+    """Move `bar` as `count` grows, until it is full, no worker is left or one has failed."""
+    while bar.done < bar.total and not any(worker.exitcode for worker in workers):
+        running = [worker.sentinel for worker in workers if worker.is_alive()]
+        if running:
+            wait(running, timeout=_POLL_SECONDS)
         bar.advance(max(0, count() - bar.done))
-        if any(future.done() and future.exception() for future in futures):
+        if not running:
             return
-    bar.advance(max(0, count() - bar.done))
 
 
 def _updates(logs: list[Path]) -> int:

@@ -1,0 +1,16 @@
+"""What a small environment draws is what the loader makes of a large recording: evaluation sees what training saw."""
+
+import pytest
+import torch
+
+from alewm.data.resize import area_downsample
+from alewm.envs.two_room import physics
+from alewm.envs.two_room.render import TwoRoomRenderer
+
+
+@pytest.mark.parametrize("size", [28, 56, 64, 100])
+def test_drawing_small_and_averaging_down_give_the_same_bytes(size):
+    span = physics.POSITION_HIGH - physics.POSITION_LOW
+    positions = physics.POSITION_LOW + span * torch.rand(40, 2, generator=torch.Generator().manual_seed(0))
+    large = TwoRoomRenderer(physics.IMAGE_SIZE)(positions)
+    assert torch.equal(TwoRoomRenderer(size)(positions), area_downsample(large, size))
