@@ -169,7 +169,7 @@ class WorldModel(nn.Module):
                 last_width=last_width,
                 context=context,
             )
-            for z, a in zip(z_first.split(num_rows), actions.split(num_rows), strict=True)
+            for z, a in zip(torch.split(z_first, num_rows), torch.split(actions, num_rows), strict=True)
         ]
         return parts[0] if len(parts) == 1 else [torch.cat(step) for step in zip(*parts, strict=True)]
 
