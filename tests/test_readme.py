@@ -16,6 +16,10 @@ DOCUMENTS = ["README.md"]
 SMOKE_FLAGS = {
     "oscillator": ["--epochs", "1", "--seeds", "0", "--jobs", "1"],
     "bench": ["--batch", "16", "--repeats", "2"],
+    "collect": ["--episodes", "12", "--jobs", "1"],
+    "train": ["--steps", "1", "--batch-size", "2", "--device", "cpu"],
+    "evaluate": ["--episodes", "1", "--candidates", "4", "--iterations", "1", "--elites", "2", "--device", "cpu"],
+    "demo": ["--scale", "smoke"],
 }
 # Lines that install or fetch: this very environment is their result.
 INSTALL = ("git clone", "cd alewm", "pip install")

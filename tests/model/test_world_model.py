@@ -207,3 +207,33 @@ def test_widths_that_do_not_fit_are_refused(change, message):
 def test_more_positions_than_the_context_are_refused():
     with pytest.raises(InputError, match="sees 1 to 3 positions, got 4"):
         trained_like(TINY).predict(torch.zeros(1, 4, 16), torch.zeros(1, 4, 6))
+
+
+@pytest.mark.parametrize("config", [TINY, WIDE], ids=["with input map", "as wide as the predictor"])
+@pytest.mark.parametrize("context", [1, 2, 3])
+@pytest.mark.parametrize(("capacity", "last_width"), [(1, 1), (4, 16), (16, 4)])
+def test_imagining_at_once_is_predicting_step_by_step(config, context, capacity, last_width):
+    model = trained_like(config).eval()
+    actions = torch.randn(7, 5, 6, generator=generator(2))
+    latents = [torch.randn(7, capacity, generator=generator())]
+    for t in range(5):
+        seen = slice(max(0, t + 1 - context), t + 1)
+        width = last_width if t == 4 else capacity
+        latents.append(model.predict_prefix(torch.stack(latents[seen], 1), actions[:, seen], width))
+    imagined = model.imagine_prefix(latents[0], actions, last_width, context)
+    torch.testing.assert_close(imagined, latents[1:])
+
+
+def test_rows_are_imagined_in_parts_that_do_not_matter(monkeypatch):
+    from alewm.model import world_model
+
+    model = trained_like(TINY).eval()
+    z, actions = torch.randn(7, 4, generator=generator()), torch.randn(7, 5, 6, generator=generator(2))
+    whole = model.imagine_prefix(z, actions, 4, 3)
+    monkeypatch.setattr(world_model, "ROWS_IN_CACHE", 3)
+    torch.testing.assert_close(model.imagine_prefix(z, actions, 4, 3), whole)
+
+
+def test_imagining_with_more_context_than_the_predictor_sees_is_refused():
+    with pytest.raises(InputError, match="sees 1 to 3 positions, got 4"):
+        trained_like(TINY).imagine_prefix(torch.zeros(1, 16), torch.zeros(1, 5, 6), 16, 4)

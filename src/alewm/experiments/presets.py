@@ -147,10 +147,10 @@ def _tiny() -> RunConfig:
             projector_dim=256,
             encoder=ViTConfig(image_size=28, patch_size=14, hidden_dim=64, num_blocks=3, num_heads=2, mlp_dim=128),
             # Without dropout: the run is too short to overfit.
-            predictor=PredictorConfig(num_blocks=3, num_heads=4, head_dim=16, mlp_dim=256, dropout=0.0),
+            predictor=PredictorConfig(num_blocks=2, num_heads=4, head_dim=16, mlp_dim=128, dropout=0.0),
             selector=SelectorConfig(num_blocks=2, num_heads=4, mlp_dim=128),
         ),
-        objective=ObjectiveConfig(regularizer_weight=0.3, num_projections=256),
+        objective=ObjectiveConfig(regularizer_weight=0.3, num_projections=128),
         training=TrainingConfig(
             batch_size=64,
             num_steps=3300,

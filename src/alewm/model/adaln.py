@@ -1,5 +1,7 @@
 """The transformer block conditioned on actions by adaptive layer normalisation."""
 
+from typing import NamedTuple
+
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -13,6 +15,13 @@ MODULATED_NORM_EPS = 1e-6
 def drop(x: Float[Tensor, "*shape"], keep: Bool[Tensor, "B draws"] | None, rate: float) -> Float[Tensor, "*shape"]:
     """x with the entries outside `keep` zeroed and the others rescaled; x itself where `keep` is None."""
     return x if keep is None else x * keep.reshape(x.shape) * (1 / (1 - rate))
+
+
+class Memory(NamedTuple):
+    """What attention keeps of the positions it has seen."""
+
+    key: Float[Tensor, "B T heads head"]
+    value: Float[Tensor, "B T heads head"]
 
 
 class CausalAttention(nn.Module):
@@ -32,14 +41,30 @@ class CausalAttention(nn.Module):
         self, x: Float[Tensor, "B T W"], keep: Bool[Tensor, "B draws"] | None, rate: float
     ) -> Float[Tensor, "B T W"]:
         """Each position's mixture of itself and those before it."""
-        T = x.shape[1]
+        return self._mix(*self._heads_of(x), keep, rate)
+
+    def extend(
+        self, x: Float[Tensor, "B T W"], past: Memory | None, num_outputs: int
+    ) -> tuple[Float[Tensor, "B T_out W"], Memory]:
+        """The last `num_outputs` of these positions after attention to all before them, `past` ones included."""
+        query, key, value = self._heads_of(x)
+        if past is not None:
+            key, value = torch.cat([past.key, key], 1), torch.cat([past.value, value], 1)
+        return self._mix(query[:, -num_outputs:], key, value, None, 0.0), Memory(key, value)
+
+    def _heads_of(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         query, key, value = self.qkv(self.norm(x)).unflatten(-1, (3, self.num_heads, -1)).unbind(2)
-        scores = (at_least_float32(query[:, :, None]) * at_least_float32(key[:, None])).sum(-1) * query.shape[
-            -1
-        ] ** -0.5
-        future = torch.ones(T, T, dtype=torch.bool, device=x.device).triu(1)
-        weights = scores.masked_fill(future[:, :, None], -torch.inf).softmax(2)
-        weights = drop(weights, keep, rate).to(value.dtype)
+        return query, key, value
+
+    def _mix(self, query: Tensor, key: Tensor, value: Tensor, keep: Tensor | None, rate: float) -> Tensor:
+        """The output of the last positions, as many as `query` has, from the keys and values of all."""
+        asked, known = query.shape[1], key.shape[1]
+        scale = query.shape[-1] ** -0.5
+        scores = (at_least_float32(query[:, :, None]) * at_least_float32(key[:, None])).sum(-1) * scale
+        if asked > 1:
+            future = torch.ones(asked, known, dtype=torch.bool, device=query.device).triu(1 + known - asked)
+            scores = scores.masked_fill(future[:, :, None], -torch.inf)
+        weights = drop(scores.softmax(2), keep, rate).to(value.dtype)
         mixed = (weights[..., None] * value[:, None]).sum(2)
         attended: Tensor = self.output(mixed.flatten(2).to(value.dtype))
         return attended
@@ -100,6 +125,26 @@ class AdaLNBlock(nn.Module):
         output = self.mlp(self._modulate(x, shift_m, scale_m), keep_hidden, rate)
         gated: Tensor = gate_m * drop(output, keep_output, rate)
         return x + gated
+
+    def extend(
+        self,
+        x: Float[Tensor, "B T W"],
+        activated: Float[Tensor, "B T W"],
+        past: Memory | None,
+        num_outputs: int,
+    ) -> tuple[Float[Tensor, "B T_out W"], Memory]:
+        """The last `num_outputs` of positions that follow those in `past`, without dropout, and what to remember.
+
+        `activated` is the SiLU of the condition. All positions are read; only what the outputs need is computed.
+        """
+        read, rest = 2 * self.width, slice(2 * self.width, None)
+        weight, bias = self.modulation.weight, self.modulation.bias
+        shift_a, scale_a = F.linear(activated, weight[:read], bias[:read]).chunk(2, dim=-1)
+        modulation = F.linear(activated[:, -num_outputs:], weight[rest], bias[rest])
+        gate_a, shift_m, scale_m, gate_m = modulation.chunk(4, dim=-1)
+        attended, memory = self.attention.extend(self._modulate(x, shift_a, scale_a), past, num_outputs)
+        x = x[:, -num_outputs:] + gate_a * attended
+        return x + gate_m * self.mlp(self._modulate(x, shift_m, scale_m), None, 0.0), memory
 
     def _modulate(self, x: Tensor, shift: Tensor, scale: Tensor) -> Tensor:
         return F.layer_norm(x, (self.width,), eps=MODULATED_NORM_EPS) * (1 + scale) + shift

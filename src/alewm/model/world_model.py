@@ -13,12 +13,16 @@ from alewm.capacity.selector import CapacitySelector
 from alewm.capacity.support import CapacitySupport
 from alewm.errors import InputError
 from alewm.model.action_encoder import ActionEncoder
+from alewm.model.imagination import imagine
 from alewm.model.pixels import PixelNormaliser
 from alewm.model.predictor import Predictor, PredictorConfig
 from alewm.model.projector import Projector
 from alewm.model.vit import ViT, ViTConfig
 from alewm.regularizers.precision import at_least_float32
 from alewm.shapes import Bool, Float, Tensor
+
+ROWS_IN_CACHE = 1200
+"""Candidates imagined at once on a CPU."""
 
 
 @dataclass(frozen=True)
@@ -146,6 +150,28 @@ class WorldModel(nn.Module):
         hidden = self.predictor(z, self.action_encoder(actions))[:, -1:]
         predicted: Tensor = self.prediction_projector(hidden, width)[:, 0]
         return predicted
+
+    def imagine_prefix(
+        self, z_first: Float[Tensor, "N k"], actions: Float[Tensor, "N H A"], last_width: int, context: int
+    ) -> list[Float[Tensor, "N _"]]:
+        """The H latents that follow `z_first`, each predicted from the latest `context`; k coordinates, the last more.
+
+        Equals `predict_prefix` called step by step, up to rounding.
+        """
+        # On a CPU, parts that stay in its cache take a quarter less time than all rows at once.
+        num_rows = ROWS_IN_CACHE if z_first.device.type == "cpu" else max(1, len(z_first))
+        parts = [
+            imagine(
+                self.predictor,
+                self.prediction_projector,
+                z,
+                self.action_encoder(a),
+                last_width=last_width,
+                context=context,
+            )
+            for z, a in zip(torch.split(z_first, num_rows), torch.split(actions, num_rows), strict=True)
+        ]
+        return parts[0] if len(parts) == 1 else [torch.cat(step) for step in zip(*parts, strict=True)]
 
     def capacity_logits(self, features: Float[Tensor, "B F W"]) -> Float[Tensor, "B C"]:
         """Logits of q(k | frames), in float32; those of the prior where the model has no selector."""

@@ -41,6 +41,18 @@ class SlicedPredictor(Protocol):
         ...
 
 
+@runtime_checkable
+class PrefixImagination(Protocol):
+    """A model that can also roll out by itself, and so without computing anything twice."""
+
+    def imagine_prefix(self, z_first: Tensor, actions: Tensor, last_width: int, context: int) -> list[Tensor]:
+        """The H latents that follow `z_first` [N, k] under `actions` [N, H, A], each from the latest `context`.
+
+        All have k coordinates, the last has `last_width`. Equal to H predictions one after the other, up to rounding.
+        """
+        ...
+
+
 def next_latent(
     model: PlanningModel, z: Float[Tensor, "N T k"], actions: Float[Tensor, "N T A"], width: int, latent_dim: int
 ) -> Float[Tensor, "N width"]:

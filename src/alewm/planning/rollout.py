@@ -16,7 +16,7 @@ device: the whole loop can be traced, compiled or captured.
 
 import torch
 
-from alewm.planning.model_protocol import PlanningModel, next_latent
+from alewm.planning.model_protocol import PlanningModel, PrefixImagination, next_latent
 from alewm.shapes import Float, Tensor
 
 CONTEXT = 3
@@ -62,12 +62,15 @@ def sliced_roll_out(
     """The H predicted latents of every candidate, carrying only the k active coordinates.
 
     All have `capacity` coordinates except the last, which has `last_width`. Equal to the first coordinates of
-    `masked_roll_out` up to rounding.
+    `masked_roll_out` up to rounding. A model that can roll out by itself does.
     """
     B, S, H, _ = candidates.shape
     latent_dim = z_first.shape[-1]
     history = [z_first[:, :capacity].repeat_interleave(S, 0)]
     blocks = candidates.flatten(0, 1)
+    if isinstance(model, PrefixImagination):
+        imagined = model.imagine_prefix(history[0], blocks, last_width, context)
+        return [z_hat.reshape(B, S, -1) for z_hat in imagined]
     for t in range(H):
         seen = slice(max(0, t + 1 - context), t + 1)
         width = last_width if t == H - 1 else capacity

@@ -32,8 +32,9 @@ def provenance() -> dict[str, Any]:
 
 
 def _command() -> str:
-    name = Path(sys.argv[0]).name
-    return shlex.join(["alewm" if name == "__main__.py" else name, *sys.argv[1:]])
+    """What was typed, without the folders of this machine's installation."""
+    program = Path(sys.argv[0]).name
+    return shlex.join(["alewm" if program == "__main__.py" else program, *sys.argv[1:]])
 
 
 def _version(package: str) -> str | None:

@@ -101,17 +101,19 @@ def _alignment(axes: Axes, record: Record) -> None:
 
 
 def _variance(axes: Axes, group: Sequence[Record]) -> None:
-    axes.set(title="(d) Masked variance", xlabel="coordinate j", ylabel="variance", ylim=(0, None))
+    axes.set(title="(d) Masked variance", xlabel="coordinate j", ylabel="variance")
     coordinates = np.arange(1, MAX_WIDTH + 1)
     axes.bar(coordinates, _mean(group, "masked_variance"), color=_ALEWM, alpha=0.65, label="masked latent")
     axes.plot(coordinates, group[0]["prior_survival"], "k_", markersize=14, label="prior survival")
-    axes.legend(loc="lower left")
+    axes.set_ylim(0, 1.35)
+    axes.legend(loc="upper right")
 
 
 def _dynamics(axes: Axes, group: Sequence[Record]) -> None:
-    axes.set(title="(e) Mean q while training", xlabel="epoch", ylabel="probability", ylim=(0, None))
+    axes.set(title="(e) Mean q while training", xlabel="epoch", ylabel="probability")
     q = _mean(group, "q_by_epoch")
     colors = mpl.colormaps["viridis"](np.linspace(0, 0.95, q.shape[1]))
     for capacity, (curve, color) in enumerate(zip(q.T, colors, strict=True), start=1):
         axes.plot(range(1, len(curve) + 1), curve, color=color, label=f"k = {capacity}")
+    axes.set_ylim(0, 1)
     axes.legend(ncols=2, loc="upper right")
