@@ -15,7 +15,7 @@ class Collect:
     interruption continues; a complete file is left as it is.
     """
 
-    task: Annotated[str, tyro.conf.Positional]
+    task: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="TASK")]
     """The task, for example two-room."""
     out: Path
     """The file to write; its folder is made if it does not exist."""

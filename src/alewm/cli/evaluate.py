@@ -15,7 +15,7 @@ class Evaluate:
     a folder below RUN/evaluations named after what differs, so that no result replaces another.
     """
 
-    runs: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(name="run")]
+    runs: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN ...")]
     """Run folders of `alewm train`."""
     data: Path | None = None
     """The data file, if it is no longer where the run was trained."""

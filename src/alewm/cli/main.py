@@ -35,9 +35,9 @@ def main() -> None:
     if sys.argv[1:] == ["--version"]:
         print(f"alewm {alewm.__version__}")
         return
-    verb = tyro.cli(Verb, prog="alewm", description=_DESCRIPTION)
     try:
-        verb.run()
+        tyro.cli(Verb, prog="alewm", description=_DESCRIPTION).run()
+        sys.stdout.flush()
     except InputError as error:
         sys.exit(_failed(str(error)))
     except BrokenPipeError:

@@ -11,7 +11,7 @@ import tyro
 class Report:
     """Write one self-contained HTML page about runs: curves, capacities, success with intervals, rollouts, settings."""
 
-    runs: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(name="run")]
+    runs: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN ...")]
     """Run folders; folders below RUN/evaluations are runs too."""
     out: Path | None = None
     """The folder to write index.html and figures/ to; if not given, `report` in the run's folder, or beside it for

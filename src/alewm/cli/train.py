@@ -20,7 +20,7 @@ class Train:
     `torchrun --nproc_per_node N -m alewm train ...` N processes share every batch, with the statistics of one.
     """
 
-    preset: Annotated[str | None, tyro.conf.Positional] = None
+    preset: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="PRESET")] = None
     """A complete configuration by name, for example two-room-tiny or two-room-192; --list shows all."""
     data: Path | None = None
     """The episode file, from `alewm collect` or published with the same columns."""

@@ -54,11 +54,7 @@ class DemoScale:
 
 
 SCALES = {
-    "full": DemoScale(
-        num_episodes=1000,
-        num_pairs=100,
-        cem=CEMConfig(num_candidates=150, num_iterations=15, num_elites=15),
-    ),
+    "full": DemoScale(num_episodes=1000, num_pairs=100, cem=CEMConfig()),
     "smoke": DemoScale(
         num_episodes=20,
         num_pairs=4,
