@@ -10,7 +10,7 @@ demo: setup          ## The main job, small enough for a laptop
 	$(BIN)/alewm demo --out runs/demo
 
 test: setup lint     ## Lint, type-check and test
-	$(BIN)/pytest -n 2 --dist worksteal
+	$(BIN)/pytest -n 2 --dist worksteal --durations 10
 
 setup: $(READY)      ## The environment alone
 

@@ -40,7 +40,7 @@ class Study:
         for run in self.runs:
             alike.setdefault(run.trains_alike, []).append(run)
         chunks = [runs[i : i + max_models] for runs in alike.values() for i in range(0, len(runs), max_models)]
-        return sorted(chunks, key=lambda runs: -len(runs) * len(runs[0].support))
+        return sorted(chunks, key=lambda runs: -len(runs) * len(runs[0].support) * runs[0].epochs)
 
 
 def default_study(seeds: Sequence[int], epochs: int | None = None, variants: Iterable[str] = DEFAULT_VARIANTS) -> Study:
