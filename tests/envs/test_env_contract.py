@@ -14,7 +14,8 @@ from alewm.envs.contract import GoalEnv
 from alewm.envs.registration import Task, get_task, task_names
 from alewm.errors import InputError
 
-every_task = pytest.mark.parametrize("task", [get_task(name) for name in task_names()], ids=lambda task: task.name)
+TASKS = [get_task(name) for name in task_names()]
+every_task = pytest.mark.parametrize("task", TASKS, ids=lambda task: task.name)
 
 
 def make(task: Task, **options) -> GoalEnv:
@@ -105,6 +106,15 @@ def test_rows_and_actions_may_be_arrays_that_nobody_may_write(task):
 
 
 @every_task
+def test_the_registered_facts_are_the_environments(task):
+    assert task.action_dim == task.vector_env_class.action_dim
+    assert make(task).episode.image_size == task.image_size
+    assert task.make_vector_env(1).state()[task.state_columns[0]].dtype == task.vector_env_class.state_dtype
+
+
+@pytest.mark.parametrize(
+    "task", [task for task in TASKS if task.vector_env_class.restores_exactly], ids=lambda task: task.name
+)
 def test_a_state_read_in_mid_episode_continues_identically(task):
     starts, goals = sampled_rows(task, 3)
     first, second = task.make_vector_env(3), task.make_vector_env(3)

@@ -24,8 +24,8 @@ class VectorGoalEnv(ABC):
     """A batch of B independent episodes, stepped and drawn together.
 
     Episodes never influence one another: episode b's states and pixels are the same bytes whatever batch it is in. What
-    comes from outside is checked here, once for all environments; subclasses see finite float32 tensors of the right
-    shape on `device`.
+    comes from outside is checked here, once for all environments; subclasses see finite tensors of the right shape on
+    `device`, states as `state_dtype` and actions as float32.
     """
 
     action_dim: ClassVar[int]
@@ -34,8 +34,12 @@ class VectorGoalEnv(ABC):
     """Whether an action beyond [-1, 1] acts like its clamped value (otherwise it is executed as it is)."""
     state_shapes: ClassVar[Mapping[str, tuple[int, ...]]]
     """The columns a state and a goal are restored from, with the shape of each."""
+    state_dtype: ClassVar[torch.dtype] = torch.float32
+    """In what precision states are kept; restoring one is exact in it."""
     success_distance: ClassVar[float]
     """An episode succeeds while its `distance` is strictly below this."""
+    restores_exactly: ClassVar[bool] = True
+    """Whether what follows a restored state equals what followed the original (not where engines hide state)."""
 
     def __init__(self, num_envs: int, *, device: torch.device | str, image_size: int) -> None:
         if num_envs < 1:
@@ -129,7 +133,7 @@ class VectorGoalEnv(ABC):
                 raise InputError(
                     f"Column {name!r} of the {role} must have the shape {expected}, got {tuple(values.shape)}."
                 )
-            checked[name] = values.to(self.device, torch.float32, copy=True)
+            checked[name] = values.to(self.device, self.state_dtype, copy=True)
             _refuse_non_finite(checked[name], f"Column {name!r} of the {role}")
         self._check_values(checked, role)
         return checked

@@ -1,13 +1,15 @@
 """The tasks by name, and their Gymnasium ids.
 
 A `Task` is what collection and evaluation need to know of an environment. Adding one here adds its contract tests
-(`tests/envs/test_env_contract.py`), its Gymnasium id and its name on the command line.
+(`tests/envs/test_env_contract.py`), its Gymnasium id and its name on the command line. Simulators are imported when a
+task is used, not when its name is listed: their packages are optional.
 """
 
+import importlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, cast, runtime_checkable
 
 import gymnasium
 import numpy as np
@@ -15,9 +17,7 @@ import torch
 
 from alewm.envs.contract import GoalEnv, VectorGoalEnv
 from alewm.envs.resampling import checked_image_size
-from alewm.envs.two_room import behaviour as two_room_behaviour
-from alewm.envs.two_room.env import TwoRoomEnv, TwoRoomVectorEnv
-from alewm.errors import unknown_name
+from alewm.errors import InputError, unknown_name
 
 
 @runtime_checkable
@@ -44,21 +44,35 @@ class Task:
     """What the task is called on the command line and in configs."""
     env_id: str
     """Its Gymnasium id."""
-    env_class: type[GoalEnv]
-    """The Gymnasium environment; its docstring is the task's page."""
-    vector_env_class: type[VectorGoalEnv]
-    """The batched form."""
+    env_home: str
+    """`module:class` of the Gymnasium environment; its docstring is the task's page."""
+    vector_env_home: str
+    """`module:class` of the batched form."""
+    collect_home: str
+    """`module:function` from (seed, episode indices) to finished episodes, one dictionary of columns each."""
+    action_dim: int
+    """Numbers per action."""
     image_size: int
     """Pixels per side of the images it draws natively."""
     max_episode_steps: int
     """Environment steps after which a collected episode is cut."""
-    collect_episodes: CollectEpisodes
-    """(seed, episode indices) to finished episodes, one dictionary of columns each."""
+    extra: str | None = None
+    """The extra of this package that installs its simulator, if it needs one."""
 
     @property
-    def action_dim(self) -> int:
-        """Numbers per action."""
-        return self.vector_env_class.action_dim
+    def env_class(self) -> type[GoalEnv]:
+        """The Gymnasium environment."""
+        return cast("type[GoalEnv]", self._load(self.env_home))
+
+    @property
+    def vector_env_class(self) -> type[VectorGoalEnv]:
+        """The batched form."""
+        return cast("type[VectorGoalEnv]", self._load(self.vector_env_home))
+
+    @property
+    def collect_episodes(self) -> CollectEpisodes:
+        """(seed, episode indices) to finished episodes, one dictionary of columns each."""
+        return cast("CollectEpisodes", self._load(self.collect_home))
 
     @property
     def state_columns(self) -> tuple[str, ...]:
@@ -77,6 +91,19 @@ class Task:
         size = self.image_size if image_size is None else image_size
         return self.vector_env_class(num_envs, device=device, image_size=size)
 
+    def _load(self, home: str) -> Any:
+        module, _, name = home.partition(":")
+        try:
+            return getattr(importlib.import_module(module), name)
+        except ModuleNotFoundError as error:
+            missing = error.name or ""
+            if self.extra is None or missing.partition(".")[0] == "alewm":
+                raise
+            raise InputError(
+                f"The task {self.name!r} needs the package {missing!r}, which is not installed. "
+                f"Install the extra: pip install 'alewm[{self.extra}]'"
+            ) from error
+
 
 _TASKS = {
     task.name: task
@@ -84,11 +111,12 @@ _TASKS = {
         Task(
             name="two-room",
             env_id="alewm/TwoRoom-v1",
-            env_class=TwoRoomEnv,
-            vector_env_class=TwoRoomVectorEnv,
+            env_home="alewm.envs.two_room.env:TwoRoomEnv",
+            vector_env_home="alewm.envs.two_room.env:TwoRoomVectorEnv",
+            collect_home="alewm.envs.two_room.behaviour:collect_episodes",
+            action_dim=2,
             image_size=224,
-            max_episode_steps=two_room_behaviour.MAX_STEPS,
-            collect_episodes=two_room_behaviour.collect_episodes,
+            max_episode_steps=100,
         ),
     )
 }
@@ -110,9 +138,8 @@ def register_envs() -> None:
     """Make every task available to `gymnasium.make`; repeating it changes nothing."""
     for task in _TASKS.values():
         if task.env_id not in gymnasium.registry:
-            # By name rather than by class, so that the registered specification can be printed and saved.
-            home = f"{task.env_class.__module__}:{task.env_class.__name__}"
-            gymnasium.register(task.env_id, entry_point=home, max_episode_steps=task.max_episode_steps)
+            # By name rather than by class: the specification can be printed and saved, and nothing is imported yet.
+            gymnasium.register(task.env_id, entry_point=task.env_home, max_episode_steps=task.max_episode_steps)
 
 
 register_envs()
