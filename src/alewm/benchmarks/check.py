@@ -86,7 +86,8 @@ def _attention(preset_name: str, batch: int, where: torch.device) -> Iterator[Di
 
 
 def _written_out_attention(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-    return (query @ key.mT * query.shape[-1] ** -0.5).softmax(-1) @ value
+    mixed: Tensor = (query @ key.mT * query.shape[-1] ** -0.5).softmax(-1) @ value
+    return mixed
 
 
 def _updates(preset_name: str, batch: int, where: torch.device) -> Iterator[Difference]:
