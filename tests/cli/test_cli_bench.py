@@ -7,6 +7,10 @@ from conftest import IMAGE_SIZE
 
 TINY = ("--preset", "two-room-tiny", "--device", "cpu")
 FEW = ("--candidates", 10, "--iterations", 1)
+SMALL_SIZES = (
+    *(*FEW, "--episodes", 1, 2, "--batches", 8, "--repeats", 1),
+    *("--presets", "two-room-tiny", "--projections", 4, 8, "--out", "scaling.png"),
+)
 
 
 @pytest.mark.parametrize(
@@ -17,6 +21,7 @@ FEW = ("--candidates", 10, "--iterations", 1)
         (("train-step", *TINY, "--batch", 8, "--repeats", 1, "--reference"), "milliseconds"),
         (("planner", *TINY, "--episodes", 1, *FEW, "--repeats", 1, "--reference"), "milliseconds_by_capacity"),
         (("evaluate", *TINY, "--episodes", 2, *FEW), "seconds_planning"),
+        (("scaling", *TINY, *SMALL_SIZES), "panels"),
     ],
 )
 def test_a_benchmark_ends_in_a_line_of_json(alewm_here, arguments, measured):

@@ -6,7 +6,7 @@ from typing import Annotated
 import tyro
 
 from alewm.cli.bench_data import Collect, Loader
-from alewm.cli.bench_model import Check, Evaluate, Planner, TrainStep
+from alewm.cli.bench_model import Check, Evaluate, Planner, Scaling, TrainStep
 
 
 @dataclass(frozen=True)
@@ -46,6 +46,7 @@ class Bench:
             | Annotated[Evaluate, tyro.conf.subcommand("evaluate")]
             | Annotated[Regularizer, tyro.conf.subcommand("regularizer")]
             | Annotated[Check, tyro.conf.subcommand("check")]
+            | Annotated[Scaling, tyro.conf.subcommand("scaling")]
         ]
     ]
     """What to measure."""
