@@ -27,9 +27,10 @@ MAY_IMPORT = {
     "envs": FOUNDATION,
     "training": FOUNDATION | {"capacity", "regularizers", "model", "data", "runs"},
     "evaluation": BELOW_EXPERIMENTS | {"training"},
-    "experiments": BELOW_EXPERIMENTS | {"training", "evaluation"},
-    "reports": FOUNDATION | {"runs", "capacity", "evaluation", "experiments"},
-    "benchmarks": BELOW_EXPERIMENTS | {"training", "evaluation", "experiments"},
+    # Reports read folders and draw; experiments fill folders, and draw with what reports offer.
+    "reports": FOUNDATION | {"runs", "capacity", "evaluation"},
+    "experiments": BELOW_EXPERIMENTS | {"training", "evaluation", "reports"},
+    "benchmarks": BELOW_EXPERIMENTS | {"training", "evaluation", "reports", "experiments"},
     "cli": BELOW_EXPERIMENTS | {"training", "evaluation", "experiments", "reports", "benchmarks"},
 }
 

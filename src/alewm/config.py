@@ -1,9 +1,10 @@
-"""Frozen configurations: written to JSON, read back strictly, compared field by field."""
+"""Frozen configurations: written to JSON, read back strictly, compared and changed field by field."""
 
 import dataclasses
 import json
+import types
 from collections.abc import Mapping
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from alewm.errors import InputError, unknown_name
 
@@ -49,3 +50,55 @@ def differences(asked: Mapping[str, Any], found: Mapping[str, Any], prefix: str 
         elif here != there:
             lines.append(f"{prefix}{name}: asked {here!r}, found {there!r}")
     return lines
+
+
+def overridden(config: ConfigType, changes: Mapping[str, Any]) -> ConfigType:
+    """`config` with other values in the fields that `changes` names by dotted path, each checked to fit its field."""
+    for path, value in changes.items():
+        config = _with_field(config, path.split("."), value, path)
+    return config
+
+
+def changed_fields(config: Any, base: Any, prefix: str = "") -> dict[str, Any]:
+    """What `overridden` needs to make `config` from `base`: dotted names and values of all fields that differ."""
+    changes: dict[str, Any] = {}
+    for field in dataclasses.fields(config):
+        here, there = getattr(config, field.name), getattr(base, field.name)
+        if dataclasses.is_dataclass(here):
+            changes |= changed_fields(here, there, f"{prefix}{field.name}.")
+        elif here != there:
+            changes[prefix + field.name] = here
+    return changes
+
+
+def _with_field(config: Any, path: list[str], value: Any, whole: str) -> Any:
+    hints, (name, *deeper) = get_type_hints(type(config)), path
+    if name not in hints:
+        raise unknown_name(f"{type(config).__name__} field", name, hints)
+    if deeper or dataclasses.is_dataclass(hints[name]):
+        if not deeper or not dataclasses.is_dataclass(hints[name]):
+            raise InputError(f"{whole!r} names no single value: write the dotted path of one field.")
+        return dataclasses.replace(config, **{name: _with_field(getattr(config, name), deeper, value, whole)})
+    if not _fits(hints[name], value):
+        raise InputError(f"{whole} must be {_described(hints[name])}, got {value!r}.")
+    value = tuple(value) if isinstance(value, list) else value
+    return dataclasses.replace(config, **{name: float(value) if hints[name] is float else value})
+
+
+def _fits(hint: Any, value: Any) -> bool:
+    kind, inner = get_origin(hint), get_args(hint)
+    if kind is Literal:
+        return value in inner
+    if kind in (Union, types.UnionType):
+        return any(_fits(each, value) for each in inner)
+    if kind is tuple:
+        return isinstance(value, (list, tuple)) and all(_fits(inner[0], each) for each in value)
+    if isinstance(value, bool) or hint is bool:
+        return isinstance(value, bool) and hint is bool
+    return isinstance(value, (int, float) if hint is float else hint)
+
+
+def _described(hint: Any) -> str:
+    if get_origin(hint) is Literal:
+        return "one of " + ", ".join(map(str, get_args(hint)))
+    return hint.__name__ if isinstance(hint, type) and not get_args(hint) else str(hint)

@@ -12,6 +12,7 @@ from alewm.cli.bench import Bench
 from alewm.cli.collect import Collect
 from alewm.cli.demo import Demo
 from alewm.cli.evaluate import Evaluate
+from alewm.cli.experiment import Experiment
 from alewm.cli.oscillator import Oscillator
 from alewm.cli.report import Report
 from alewm.cli.train import Train
@@ -22,6 +23,7 @@ Verb = (
     | Annotated[Collect, tyro.conf.subcommand("collect")]
     | Annotated[Train, tyro.conf.subcommand("train")]
     | Annotated[Evaluate, tyro.conf.subcommand("evaluate")]
+    | Annotated[Experiment, tyro.conf.subcommand("experiment")]
     | Annotated[Report, tyro.conf.subcommand("report")]
     | Annotated[Oscillator, tyro.conf.subcommand("oscillator")]
     | Annotated[Bench, tyro.conf.subcommand("bench")]

@@ -9,10 +9,13 @@ import tyro
 
 @dataclass(frozen=True)
 class Report:
-    """Write one self-contained HTML page about runs: curves, capacities, success with intervals, rollouts, settings."""
+    """Write one self-contained HTML page about runs: curves, capacities, success with intervals, rollouts, settings.
+
+    For folders of `alewm experiment`: their tables and figures, with the commands behind every number.
+    """
 
     runs: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN ...")]
-    """Run folders; folders below RUN/evaluations are runs too."""
+    """Run folders (those below RUN/evaluations are runs too), or folders of experiments."""
     out: Path | None = None
     """The folder to write index.html and figures/ to; if not given, `report` in the run's folder, or beside it for
     several."""
@@ -20,9 +23,14 @@ class Report:
     def run(self) -> None:
         """Writes the page."""
         from alewm.errors import InputError
+        from alewm.reports.experiments import is_experiment, write_experiments_report
         from alewm.reports.report import write_report
 
         if not self.runs:
             raise InputError("Name at least one run folder: alewm report RUN.")
+        experiments = [folder for folder in self.runs if is_experiment(folder)]
+        if experiments and len(experiments) < len(self.runs):
+            raise InputError("Some of these folders are runs and some are experiments; make a page of either kind.")
+        write = write_experiments_report if experiments else write_report
         home = self.runs[0] if len(self.runs) == 1 else self.runs[0].parent
-        print(write_report(self.runs, self.out or home / "report"))
+        print(write(self.runs, self.out or home / "report"))

@@ -1,11 +1,13 @@
 """`alewm train`: a preset on a data file, as a run folder that continues when the command is repeated."""
 
+import json
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
+from alewm.config import overridden
 from alewm.errors import InputError
 
 if TYPE_CHECKING:
@@ -34,6 +36,9 @@ class Train:
     """Windows per update, over all processes together."""
     learning_rate: float | None = None
     """Peak learning rate."""
+    set: tuple[str, ...] = ()
+    """Any other field of the configuration, by the path config.json shows, for example
+    --set objective.regularizer_weight=0.15 model.prior_degree=2."""
     device: str = "auto"
     """auto (a GPU where there is one), cpu, cuda or cuda:1."""
     precision: Literal["auto", "float32", "bfloat16"] | None = None
@@ -91,4 +96,14 @@ class Train:
         training = replace(config.training, **{name: value for name, value in asked.items() if value is not None})
         if self.learning_rate is not None:
             training = replace(training, optim=replace(training.optim, learning_rate=self.learning_rate))
-        return replace(config, training=training)
+        return overridden(replace(config, training=training), dict(map(_assignment, self.set)))
+
+
+def _assignment(text: str) -> tuple[str, Any]:
+    path, equals, value = text.partition("=")
+    if not equals:
+        raise InputError(f"--set takes FIELD=VALUE, got {text!r}.")
+    try:
+        return path, json.loads(value)
+    except json.JSONDecodeError:
+        return path, value  # a word such as lewm needs no quotes

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import sqrt
-from statistics import NormalDist
+from statistics import NormalDist, fmean, stdev
 
 from alewm.errors import InputError
 
@@ -48,3 +48,29 @@ class Proportion:
     def interval(self) -> list[float]:
         """Wilson's 95 % interval."""
         return list(wilson_interval(self.successes, self.trials))
+
+
+@dataclass(frozen=True)
+class Spread:
+    """A mean over seeds with its standard error."""
+
+    mean: float
+    sem: float | None
+    """Sample standard deviation over the root of n; None for a single seed, which has none."""
+    num_seeds: int
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> "Spread":
+        """Of one number per seed, a success rate for instance."""
+        if not values:
+            raise InputError("A mean over seeds needs at least one seed.")
+        sem = stdev(values) / sqrt(len(values)) if len(values) > 1 else None
+        return cls(fmean(values), sem, len(values))
+
+    def __str__(self) -> str:
+        return self.shown()
+
+    def shown(self, scale: float = 1.0, digits: int = 2) -> str:
+        """`mean ± SEM` in units of 1 / `scale`, to `digits` decimals."""
+        mean = f"{scale * self.mean:.{digits}f}"
+        return mean if self.sem is None else f"{mean} ± {scale * self.sem:.{digits}f}"

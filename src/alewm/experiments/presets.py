@@ -87,8 +87,8 @@ def _presets() -> dict[str, RunConfig]:
     for (task, width), selected in SELECTED.items():
         row = _selected_row(task, width, selected)
         presets[f"{task}-{width}"] = row
-        presets[f"{task}-{width}-alewm-sigreg"] = replace(row, objective=replace(row.objective, method="alewm-sigreg"))
-        presets[f"{task}-{width}-nested-dropout"] = _as_nested_dropout(row)
+        presets[f"{task}-{width}-alewm-sigreg"] = as_alewm_sigreg(row)
+        presets[f"{task}-{width}-nested-dropout"] = as_nested_dropout(row)
         for latent_dim in CAPACITIES[width]:
             presets[f"{task}-{width}-lewm-{latent_dim}"] = as_lewm(row, latent_dim)
     return presets
@@ -122,7 +122,13 @@ def as_lewm(config: RunConfig, latent_dim: int | None = None, weight: float = LE
     )
 
 
-def _as_nested_dropout(config: RunConfig) -> RunConfig:
+def as_alewm_sigreg(config: RunConfig) -> RunConfig:
+    """The ablation: everything as in `config`, but SIGReg on the masked latent in place of MixSIGReg."""
+    return replace(config, objective=replace(config.objective, method="alewm-sigreg"))
+
+
+def as_nested_dropout(config: RunConfig) -> RunConfig:
+    """The baseline: everything as in `config`, but capacities drawn from the fixed prior and no selector."""
     return replace(
         config,
         model=replace(config.model, has_selector=False),

@@ -1,7 +1,7 @@
 """The few HTML pieces a report is made of; everything that comes from a run is escaped here."""
 
 import base64
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from html import escape
 from typing import Any
 
@@ -40,10 +40,19 @@ def tiles(values: Sequence[tuple[str, str]]) -> str:
     return f'<div class="tiles">{inner}</div>'
 
 
-def table(head: Sequence[str], rows: Iterable[Sequence[Any]], *, words: bool = False) -> str:
-    """A table that scrolls by itself where the page is narrow; `words` aligns every column left."""
+def table(
+    head: Sequence[str],
+    rows: Iterable[Sequence[Any]],
+    *,
+    words: bool = False,
+    best: Collection[tuple[int, int]] = (),
+) -> str:
+    """A table that scrolls by itself where the page is narrow.
+
+    `words` aligns every column left; the cells at the (row, column) of `best` are bold.
+    """
     header = "".join(f"<th>{escape(str(cell))}</th>" for cell in head)
-    body = "".join(f"<tr>{''.join(_cells(row, words))}</tr>" for row in rows)
+    body = "".join(f"<tr>{''.join(_cells(row, words, index, best))}</tr>" for index, row in enumerate(rows))
     kind = ' class="words"' if words else ""
     top = f"<thead><tr>{header}</tr></thead>" if head else ""
     return f'<div class="scroll"><table{kind}>{top}<tbody>{body}</tbody></table></div>'
@@ -76,9 +85,10 @@ def page(title: str, subtitle: str, style: str, *content: str) -> str:
     )
 
 
-def _cells(row: Sequence[Any], words: bool) -> Iterator[str]:
+def _cells(row: Sequence[Any], words: bool, row_index: int, best: Collection[tuple[int, int]]) -> Iterator[str]:
     for index, cell in enumerate(row):
         text = escape(str(cell))
         if words and index == 0:  # dotted names may break where a reader would pause
             text = text.replace(".", ".<wbr>").replace("_", "_<wbr>")
-        yield f"<td>{text}</td>"
+        text = text.replace("\n", "<br>")
+        yield f"<td><b>{text}</b></td>" if (row_index, index) in best else f"<td>{text}</td>"

@@ -4,7 +4,7 @@ import io
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import matplotlib
 from matplotlib import colormaps
@@ -72,7 +72,7 @@ def light_and_dark(draw: Draw) -> tuple[bytes, bytes]:
 
     It is drawn once: the dark one is the light one with its colours exchanged, so that the two cannot differ otherwise.
     """
-    light = _as_svg(draw, LIGHT).decode()
+    light = _rendered(draw, LIGHT, "svg").decode()
     exchange = dict(
         zip(
             (LIGHT.text, LIGHT.muted, LIGHT.grid, *LIGHT.palette),
@@ -84,7 +84,12 @@ def light_and_dark(draw: Draw) -> tuple[bytes, bytes]:
     return light.encode(), dark.encode()
 
 
-def _as_svg(draw: Draw, theme: Theme) -> bytes:
+def as_png(draw: Draw) -> bytes:
+    """The figure as PNG on white, for where SVG is not shown."""
+    return _rendered(draw, LIGHT, "png")
+
+
+def _rendered(draw: Draw, theme: Theme, kind: Literal["svg", "png"]) -> bytes:
     settings: Any = {
         "font.family": "DejaVu Sans",
         "font.size": 9,
@@ -110,5 +115,8 @@ def _as_svg(draw: Draw, theme: Theme) -> bytes:
     }
     with matplotlib.rc_context(settings):
         buffer = io.BytesIO()
-        draw(theme).savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
+        if kind == "svg":
+            draw(theme).savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
+        else:
+            draw(theme).savefig(buffer, format="png", facecolor="white", dpi=160)
     return buffer.getvalue()

@@ -1,0 +1,122 @@
+"""`alewm experiment`: a table or figure of the paper, or one beyond it, as one command."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import tyro
+
+from alewm.errors import InputError
+from alewm.workers import num_processes
+
+if TYPE_CHECKING:
+    from alewm.experiments.framework.choice import Choice
+    from alewm.experiments.framework.library import Library
+
+_OSCILLATOR = "oscillator"
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """Train, select on validation pairs, plan to test pairs, and write the tables and figures of an experiment.
+
+    Finished runs below --runs are reused, whoever trained them; repeating the command after an interruption continues.
+    """
+
+    name: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="NAME")] = None
+    """The experiment, for example prefix-sweep; --list shows all."""
+    scale: Literal["smoke", "short", "paper"] = "paper"
+    """`paper` is the paper's budget; `short` has fewer updates, the same data and evaluation, and says so in every
+    caption; `smoke` is the same path in seconds with a tiny model, and its numbers mean nothing."""
+    short_steps: int | None = None
+    """Updates per model at the scale `short`; if not given, 10,000."""
+    only: tuple[str, ...] = ()
+    """Only these tasks and widths, for example --only two-room 192; everything if not given."""
+    seeds: tuple[int, ...] = ()
+    """Model seeds; if not given, the paper's 3072, 3073 and 3074 (two of them at the scale `smoke`)."""
+    search: bool = False
+    """Search the paper's grids of λ, s_q and α on validation pairs instead of taking the rows the paper selected; for
+    experiments that compare selected configurations."""
+    data: Path = Path("data")
+    """Folder with one file of episodes per task: two-room.h5, push-t.h5, reacher.h5, cube.h5. The scale `smoke` records
+    its own."""
+    runs: Path = Path("runs")
+    """Folder of all runs; results go to experiments/NAME-SCALE below it."""
+    jobs: int = 1
+    """Processes that train and evaluate side by side; 0 means one per core."""
+    device: str = "auto"
+    """auto (a GPU where there is one), cpu, cuda or cuda:1."""
+    dry_run: bool = False
+    """Print every command, the number of runs and an estimate of hours, and stop."""
+    updates_per_second: float = 10.0
+    """For the estimate of a dry run, where no finished run tells: as `alewm bench train-step` measures it."""
+    list: bool = False
+    """List the experiments and stop."""
+
+    def run(self) -> None:
+        """Does what is missing, writes the outcome and prints its tables."""
+        from alewm.experiments.catalogue import RECIPES, recipe
+
+        if self.list:
+            width = max(map(len, RECIPES))
+            print("\n".join(f"{name:<{width}}  {each.summary}" for name, each in RECIPES.items()))
+            return
+        if self.name is None:
+            raise InputError("Name an experiment: alewm experiment NAME. `alewm experiment --list` shows all.")
+        if self.short_steps is not None and (self.scale != "short" or self.short_steps < 1):
+            raise InputError(f"--short-steps {self.short_steps} is a number of updates for --scale short.")
+        if self.updates_per_second <= 0:
+            raise InputError(f"--updates-per-second must be positive, got {self.updates_per_second}.")
+
+        from alewm.devices import find_device
+        from alewm.experiments.framework.execution import execute
+        from alewm.experiments.framework.output import write_outcome
+        from alewm.experiments.framework.plan import planned
+        from alewm.reports.experiments import write_experiments_report
+        from alewm.runs.provenance import provenance
+
+        asked = recipe(self.name)
+        choice, library = self._choice(), self._library()
+        experiment = asked.build(choice)
+        if self.dry_run:
+            for line in planned(experiment, library, self.updates_per_second):
+                print(line)
+            return
+        device, jobs = find_device(self.device), num_processes(self.jobs)
+        self._record_smoke_data(library)
+        outcome = execute(experiment, library, jobs=jobs, device=device)
+        out = self.runs / "experiments" / f"{experiment.name}-{choice.scale.folder}"
+        write_outcome(experiment, outcome, asked.summary, provenance()["command"], out)
+        for table in outcome.tables:
+            print(table.markdown())
+        for finding in outcome.findings:
+            print(finding)
+        print(write_experiments_report([out], out))
+
+    def _choice(self) -> "Choice":
+        from alewm.experiments.catalogue import recipe
+        from alewm.experiments.framework.choice import Choice
+        from alewm.experiments.framework.scale import make_scale
+
+        assert self.name is not None
+        scale = make_scale(self.scale, self.short_steps)
+        if len(set(self.seeds)) != len(self.seeds) or any(seed < 0 for seed in self.seeds):
+            raise InputError(f"Seeds are different numbers of 0 or more, got {self.seeds}.")
+        seeds = self.seeds or recipe(self.name).seeds or scale.seeds
+        return Choice(scale, seeds, self.only, self.search)
+
+    def _library(self) -> "Library":
+        from alewm.experiments.framework.library import Library
+
+        if self.scale == "smoke":
+            return Library(self.runs / "smoke", self.runs / "smoke" / "data")
+        return Library(self.runs, self.data)
+
+    def _record_smoke_data(self, library: "Library") -> None:
+        if self.scale != "smoke":
+            return
+        from alewm.experiments.collection import collect_task
+        from alewm.experiments.presets import preset
+
+        size = preset("two-room-tiny").model.encoder.image_size
+        collect_task("two-room", library.data_path("two-room"), num_episodes=20, seed=0, image_size=size, jobs=1)

@@ -1,0 +1,97 @@
+"""What was asked of an experiment, and the runs that follow from it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from alewm.config import overridden
+from alewm.errors import unknown_name
+from alewm.experiments.framework.run import Run
+from alewm.experiments.framework.scale import Scale
+from alewm.experiments.presets import CAPACITIES, LEWM_WEIGHT, as_alewm_sigreg, as_lewm, as_nested_dropout
+from alewm.training.config import RunConfig
+
+TASK_TITLES = {"two-room": "TwoRoom", "push-t": "PushT", "reacher": "Reacher", "cube": "OGBench-Cube"}
+"""Tasks as tables call them, in the paper's order."""
+
+SMOKE_WIDTH = 32
+WEIGHTS = (0.09, 0.15, 0.2, 0.3)
+"""The paper's grid of λ."""
+MULTIPLIERS = (1.0, 2.0, 3.0)
+"""The paper's grid of s_q."""
+DEGREES = (-1.0, -0.5, 0.0, 1.0, 2.0, 3.0)
+"""The paper's grid of α."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A scale, seeds, and which tasks and widths; `--only` names tasks and widths, and whatever it omits is out."""
+
+    scale: Scale
+    seeds: tuple[int, ...]
+    only: tuple[str, ...] = ()
+    searches: bool = False
+    """Search the paper's grids on validation pairs instead of taking the rows it selected."""
+
+    def tasks(self, *offered: str) -> tuple[str, ...]:
+        """Those of the `offered` tasks that were asked for; the smoke scale has one."""
+        if self.scale.name == "smoke":
+            return ("two-room",)
+        return self._asked(offered, set(TASK_TITLES))
+
+    def widths(self, *offered: int) -> tuple[int, ...]:
+        """Those of the `offered` widths that were asked for; the smoke scale has one."""
+        if self.scale.name == "smoke":
+            return (SMOKE_WIDTH,)
+        return tuple(int(width) for width in self._asked([str(width) for width in offered], set(map(str, CAPACITIES))))
+
+    def _asked(self, offered: Sequence[str], kind: set[str]) -> tuple[str, ...]:
+        asked = [name for name in self.only if name in kind]
+        for name in asked:
+            if name not in offered:
+                raise unknown_name("part of this experiment", name, offered)
+        for name in self.only:
+            if name not in set(TASK_TITLES) | set(map(str, CAPACITIES)):
+                raise unknown_name("task or width", name, [*TASK_TITLES, *map(str, CAPACITIES)])
+        return tuple(name for name in offered if not asked or name in asked)
+
+    def caption(self, text: str) -> str:
+        """`text` and what everybody must know about its numbers."""
+        seeds = ", ".join(map(str, self.seeds))
+        return f"{text} {self.scale.note} Seeds {seeds}."
+
+    def support(self, width: int) -> tuple[int, ...]:
+        """The capacities of a width, which are also the widths among which LeWM's is chosen."""
+        return (8, 32) if self.scale.name == "smoke" else CAPACITIES[width]
+
+    def alewm(self, task: str, width: int, seed: int, changes: Mapping[str, Any] | None = None) -> Run:
+        """ALeWM with the paper's hyperparameters for this task and width, or with some of them changed."""
+        name, config = self.scale.base(task, width)
+        return _run(name, overridden(config, changes or {}), seed)
+
+    def lewm(self, task: str, width: int, latent_dim: int, seed: int, weight: float = LEWM_WEIGHT) -> Run:
+        """LeWM of `latent_dim` with the encoder of `width`."""
+        name, config = self.scale.base(task, width)
+        suffix = "lewm" if self.scale.name == "smoke" else f"lewm-{latent_dim}"
+        return _run(f"{name}-{suffix}", as_lewm(config, latent_dim, weight), seed)
+
+    def alewm_sigreg(self, task: str, width: int, seed: int, changes: Mapping[str, Any] | None = None) -> Run:
+        """The ablation with SIGReg on masked latents."""
+        name, config = self.scale.base(task, width)
+        return _run(self._named(name, "alewm-sigreg"), overridden(as_alewm_sigreg(config), changes or {}), seed)
+
+    def nested_dropout(self, task: str, width: int, seed: int, changes: Mapping[str, Any] | None = None) -> Run:
+        """The baseline that draws capacities from the fixed prior."""
+        name, config = self.scale.base(task, width)
+        return _run(self._named(name, "nested-dropout"), overridden(as_nested_dropout(config), changes or {}), seed)
+
+    def _named(self, name: str, method: str) -> str:
+        return name if self.scale.name == "smoke" else f"{name}-{method}"
+
+    def over_seeds(self, make: Any, *arguments: Any, **options: Any) -> tuple[Run, ...]:
+        """One run per seed, as `make(*arguments, seed=seed, **options)` says."""
+        return tuple(make(*arguments, seed=seed, **options) for seed in self.seeds)
+
+
+def _run(name: str, config: RunConfig, seed: int) -> Run:
+    return Run(name, replace(config, training=replace(config.training, seed=seed)))

@@ -1,0 +1,74 @@
+"""Success against capacity: one panel per task, a curve of fixed capacities and a star where the selector plans."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from matplotlib.figure import Figure
+
+from alewm.evaluation.statistics import Spread
+from alewm.reports.theme import Draw, Theme
+
+
+@dataclass(frozen=True)
+class Point:
+    """Capacity and success in percent, each with its SEM."""
+
+    capacity: float
+    capacity_sem: float
+    success: float
+    success_sem: float
+
+    @classmethod
+    def of(cls, capacity: float, success: Spread) -> "Point":
+        """At a capacity that is fixed."""
+        return cls(capacity, 0.0, 100 * success.mean, 100 * (success.sem or 0.0))
+
+    @classmethod
+    def at(cls, capacity: Spread, success: Spread) -> "Point":
+        """At a capacity that varies over seeds."""
+        return cls(capacity.mean, capacity.sem or 0.0, 100 * success.mean, 100 * (success.sem or 0.0))
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One panel."""
+
+    title: str
+    fixed: tuple[Point, ...]
+    """Success at fixed capacities."""
+    star: Point
+    """ALeWM's operating point."""
+    fixed_label: str = "fixed prefix"
+
+
+def success_curves(curves: Sequence[Curve], star_label: str = "ALeWM") -> Draw:
+    """A panel per curve, capacities on a logarithmic axis, bars of SEM in both directions."""
+
+    def draw(theme: Theme) -> Figure:
+        figure = Figure(figsize=(2.9 * len(curves) + 0.5, 2.9), layout="constrained")
+        panels = figure.subplots(1, len(curves), squeeze=False)[0]
+        for axes, curve in zip(panels, curves, strict=True):
+            ks = [point.capacity for point in curve.fixed]
+            rates, errors = [p.success for p in curve.fixed], [p.success_sem for p in curve.fixed]
+            axes.errorbar(ks, rates, errors, color=theme.color(0), marker="o", ms=4, capsize=2, label=curve.fixed_label)
+            star = curve.star
+            axes.errorbar(
+                star.capacity,
+                star.success,
+                star.success_sem,
+                star.capacity_sem,
+                color=theme.color(1),
+                fmt="*",
+                ms=11,
+                capsize=2,
+                label=star_label,
+            )
+            axes.set_xscale("log", base=2)
+            axes.set_xticks(ks, [f"{k:g}" for k in ks], fontsize=7)
+            axes.minorticks_off()
+            axes.set(title=curve.title, xlabel="active prefix k")
+        panels[0].set_ylabel("test success (%)")
+        panels[0].legend()
+        return figure
+
+    return draw

@@ -1,0 +1,76 @@
+"""The folder of all runs: whoever trained a configuration there before, under whatever name, spares the next."""
+
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from alewm.data.store import EpisodeStore
+from alewm.errors import InputError
+from alewm.experiments.framework.run import Run, config_key
+from alewm.runs.files import read_json
+from alewm.runs.folder import RunFolder
+
+
+class Library:
+    """Run folders directly below `root`, and data files `TASK.h5` in `data`."""
+
+    def __init__(self, root: Path, data: Path) -> None:
+        self.root, self.data = root, data
+        self._fingerprints: dict[str, str] = {}
+
+    def data_path(self, task: str) -> Path:
+        """The episodes of `task`."""
+        return self.data / f"{task}.h5"
+
+    def check_data(self, tasks: set[str]) -> None:
+        """Refuses to begin without the data that will be needed."""
+        missing = sorted(task for task in tasks if not self.data_path(task).is_file())
+        if missing:
+            commands = "\n".join(f"  alewm collect {task} --out {self.data_path(task)}" for task in missing)
+            raise InputError(
+                f"There is no data for {', '.join(missing)} in {self.data}. Record it, or put published files there "
+                f"under these names:\n{commands}"
+            )
+
+    def folder(self, run: Run) -> Path:
+        """Where `run` is, or will be."""
+        return self._known.get(run.key, self.root / run.name)
+
+    def is_trained(self, run: Run) -> bool:
+        """Whether it has been trained to its end, on the data that is here now."""
+        folder = self.folder(run)
+        if "training" not in (RunFolder(folder).result() or {}):
+            return False
+        found = read_json(folder / "config.json").get("data", {}).get("fingerprint")
+        if found != self._fingerprint(run.task):
+            raise InputError(
+                f"{folder} was trained on data with fingerprint {found}, but {self.data_path(run.task)} has "
+                f"{self._fingerprint(run.task)}. Give the data it was trained on with --data, or another --runs."
+            )
+        return True
+
+    def command(self, run: Run) -> str:
+        """What trains `run` from a shell."""
+        return run.command(self.data_path(run.task), self.folder(run))
+
+    def seconds_per_update(self) -> dict[int, float]:
+        """As measured by finished runs, by the width of the encoder."""
+        found: dict[int, float] = {}
+        for folder in self._known.values():
+            training = (RunFolder(folder).result() or {}).get("training")
+            if training:
+                config: dict[str, Any] = read_json(folder / "config.json")
+                found[config["model"]["encoder"]["hidden_dim"]] = training["seconds"] / training["step"]
+        return found
+
+    @cached_property
+    def _known(self) -> dict[str, Path]:
+        configs = sorted(self.root.glob("*/config.json")) if self.root.is_dir() else []
+        found = {path.parent: read_json(path) for path in configs}
+        return {config_key(config): folder for folder, config in found.items() if "objective" in config}
+
+    def _fingerprint(self, task: str) -> str:
+        if task not in self._fingerprints:
+            with EpisodeStore.open(self.data_path(task)) as store:
+                self._fingerprints[task] = store.fingerprint
+        return self._fingerprints[task]

@@ -1,0 +1,147 @@
+"""Units of work, each done once: training a run, evaluating it, measuring something on its model."""
+
+import shlex
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from alewm.evaluation.run import evaluate_run
+from alewm.evaluation.settings import EvaluationSettings, results_folder
+from alewm.experiments.framework.library import Library
+from alewm.experiments.framework.run import Run
+from alewm.runs.files import read_json, write_json
+from alewm.runs.provenance import provenance
+from alewm.training.run import train_run
+
+
+@dataclass(frozen=True)
+class Training:
+    """Train `run` to its end."""
+
+    run: Run
+
+    def is_done(self, library: Library) -> bool:
+        """Whether nothing is left to do."""
+        return library.is_trained(self.run)
+
+    def perform(self, library: Library, device: torch.device, *, is_silent: bool) -> None:
+        """Begins or continues."""
+        train_run(
+            self.run.config,
+            library.data_path(self.run.task),
+            library.folder(self.run),
+            device=device,
+            preset=self.run.preset,
+            is_silent=is_silent,
+        )
+
+    def command(self, library: Library) -> str:
+        """The same from a shell."""
+        return library.command(self.run)
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Plan with `run` to stored pairs."""
+
+    run: Run
+    settings: EvaluationSettings
+    num_animations: int = 0
+    """Episodes to film."""
+
+    def folder(self, library: Library) -> Path:
+        """Where its results are."""
+        return results_folder(library.folder(self.run), self.settings, 0, is_finished=True)
+
+    def result(self, library: Library) -> dict[str, Any] | None:
+        """What it found, or None before it has been done."""
+        path = self.folder(library) / "result.json"
+        found: dict[str, Any] = read_json(path) if path.exists() else {}
+        asked = self.settings.identity()
+        known = found.get("evaluated", {})
+        return found if known and all(known.get(name) == value for name, value in asked.items()) else None
+
+    def is_done(self, library: Library) -> bool:
+        """Whether its result is there."""
+        return self.result(library) is not None
+
+    def perform(self, library: Library, device: torch.device, *, is_silent: bool) -> None:
+        """Evaluates."""
+        evaluate_run(
+            library.folder(self.run),
+            self.settings,
+            data_path=library.data_path(self.run.task),
+            device=device,
+            num_animations=self.num_animations,
+            is_silent=is_silent,
+        )
+
+    def command(self, library: Library) -> str:
+        """The same from a shell."""
+        usual, planning = EvaluationSettings(), self.settings.planning
+        flags: dict[str, Any] = {
+            "--split": (self.settings.split, usual.split),
+            "--capacity": (planning.capacity, usual.planning.capacity),
+            "--goal-cost": (planning.goal_cost, usual.planning.goal_cost),
+            "--candidates": (planning.cem.num_candidates, usual.planning.cem.num_candidates),
+            "--iterations": (planning.cem.num_iterations, usual.planning.cem.num_iterations),
+            "--elites": (planning.cem.num_elites, usual.planning.cem.num_elites),
+        }
+        words = ["alewm", "evaluate", str(library.folder(self.run))]
+        for flag, (value, default) in flags.items():
+            words += [flag, str(value)] if value != default else []
+        return shlex.join([*words, "--animations", str(self.num_animations)])
+
+
+Measure = Callable[[Path, Path, torch.device, Mapping[str, Any]], dict[str, Any]]
+"""From a run's folder, its data file, a device and options to plain JSON values."""
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """Something computed on a trained model, kept below RUN/measurements."""
+
+    run: Run
+    name: str
+    """What it is called; its folder."""
+    measure: Measure
+    """A function at the top of a module, so that other processes find it."""
+    options: tuple[tuple[str, Any], ...] = ()
+    """What it depends on besides the run."""
+    experiment: str = ""
+    """The experiment that makes it."""
+
+    def path(self, library: Library) -> Path:
+        """The file of its result."""
+        return library.folder(self.run) / "measurements" / f"{self.name}.json"
+
+    def result(self, library: Library) -> dict[str, Any] | None:
+        """What it found with these options, or None before it has been done."""
+        path = self.path(library)
+        found: dict[str, Any] = read_json(path) if path.exists() else {}
+        return found["measured"] if found.get("options") == self._plain_options else None
+
+    def is_done(self, library: Library) -> bool:
+        """Whether its result is there."""
+        return self.result(library) is not None
+
+    def perform(self, library: Library, device: torch.device, *, is_silent: bool) -> None:
+        """Measures."""
+        data = library.data_path(self.run.task)
+        measured = self.measure(library.folder(self.run), data, device, dict(self.options))
+        content = {"options": self._plain_options, "measured": measured, "made_with": provenance()}
+        write_json(self.path(library), content)
+
+    def command(self, library: Library) -> str:
+        """The same from a shell: the experiment itself, which reuses everything else."""
+        return f"alewm experiment {self.experiment}  # {self.name} of {library.folder(self.run)}"
+
+    @property
+    def _plain_options(self) -> dict[str, Any]:
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in self.options}
+
+
+Work = Training | Evaluation | Measurement

@@ -1,0 +1,51 @@
+"""ALeWM with its selector overridden by each supported capacity, without retraining."""
+
+from alewm.experiments.framework.choice import TASK_TITLES, Choice
+from alewm.experiments.framework.curves import Curve, Point, success_curves
+from alewm.experiments.framework.experiment import Drawing, Experiment, Outcome, Recipe, Stage
+from alewm.experiments.framework.results import Results
+from alewm.experiments.framework.work import Evaluation
+from alewm.reports.tables import Cell, Row, Table
+
+
+def build(choice: Choice) -> Experiment:
+    """The selected models of one width, evaluated with the selector and at every capacity."""
+    (width,) = choice.widths(192)
+    groups = {task: choice.over_seeds(choice.alewm, task, width) for task in choice.tasks(*TASK_TITLES)}
+    runs = tuple(run for group in groups.values() for run in group)
+    ks = runs[0].config.model.capacities
+    modal = choice.scale.evaluation()
+    fixed = {k: choice.scale.evaluation(capacity=str(k)) for k in ks}
+
+    def outcome(results: Results) -> Outcome:
+        rows: list[Row] = []
+        curves = []
+        for task, group in groups.items():
+            cells = [results.success_cell(group, settings) for settings in fixed.values()]
+            own = results.success_cell(group, modal)
+            capacity = results.over_seeds(group, modal, "mean_capacity")
+            rates = {k: results.over_seeds(group, settings) for k, settings in fixed.items()}
+            best = max(rate.mean for rate in rates.values())
+            marked = [Cell(c.text, rates[k].mean == best, c.commands) for k, c in zip(ks, cells, strict=True)]
+            rows.append([TASK_TITLES[task], *marked, own, capacity.shown()])
+            points = tuple(Point.of(k, rate) for k, rate in rates.items())
+            star = Point.at(capacity, results.over_seeds(group, modal))
+            curves.append(Curve(TASK_TITLES[task], points, star))
+        head = ["task", *(f"k = {k}" for k in ks), "selector", "selector's E[K]"]
+        text = (
+            "Test success (%, mean ± SEM over seeds) of ALeWM planned with each fixed capacity and with the capacity "
+            "its selector chooses; no retraining. Bold: the best fixed capacity, which only the test pairs reveal."
+        )
+        table = Table.of("prefix-sweep", choice.caption(text), head, rows)
+        caption = choice.caption("Test success of ALeWM per fixed prefix (lines) and with its selector (stars).")
+        commands = tuple(c for settings in (modal, *fixed.values()) for c in results.commands(runs, settings))
+        drawing = Drawing("prefix-sweep", caption, success_curves(curves), tuple(dict.fromkeys(commands)))
+        return Outcome((table,), (drawing,))
+
+    works = [Evaluation(run, settings) for run in runs for settings in fixed.values()]
+    works += [Evaluation(run, modal, num_animations=4) for run in runs]
+    stage = Stage("planning to test pairs at every capacity", lambda _: works, len(works))
+    return Experiment("prefix-sweep", choice, runs, (stage,), outcome)
+
+
+RECIPE = Recipe("prefix-sweep", "success of ALeWM with its selector overridden by each supported capacity", build)
