@@ -30,7 +30,9 @@ class Collect:
 
     def run(self) -> None:
         """Records what is missing of the file."""
+        from alewm.envs.registration import get_task
         from alewm.experiments.collection import collect_task
+        from alewm.experiments.data_statistics import load_or_measure, statistics_table
 
         made = collect_task(
             self.task,
@@ -46,4 +48,6 @@ class Collect:
             print(f"{made.num_new_frames:,} new frames in {made.seconds:.1f} s: {rate}; {size}")
         else:
             print(f"complete already: {size}")
+        task = get_task(self.task)
+        print(statistics_table(load_or_measure(self.out, task), task))
         print(self.out)

@@ -132,11 +132,13 @@ class EpisodeStore:
     def episode(self, episode: int) -> dict[str, np.ndarray]:
         """All recorded columns of one episode."""
         rows = self.rows_of(episode)
-        columns = {
-            name: self._datasets[name][rows] for name in self.column_names if name not in (schema.PIXELS, schema.ACTION)
-        }
-        pixels = self.frames(np.arange(rows.start, rows.stop))
-        return {schema.PIXELS: pixels, schema.ACTION: self.actions[rows], **columns}
+        return {schema.PIXELS: self.frames(np.arange(rows.start, rows.stop)), **self.episode_columns(episode)}
+
+    def episode_columns(self, episode: int) -> dict[str, np.ndarray]:
+        """All recorded columns of one episode but its frames."""
+        rows = self.rows_of(episode)
+        others = [name for name in self.column_names if name not in (schema.PIXELS, schema.ACTION)]
+        return {schema.ACTION: self.actions[rows], **{name: self._datasets[name][rows] for name in others}}
 
     def frame_checksums(self) -> np.ndarray | None:
         """CRC-32 of every compressed frame, for files that have them."""
