@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import tyro
 
@@ -39,6 +39,8 @@ class Loader:
     """Episodes to record for the occasion."""
     image_size: int | None = None
     """Pixels per side of those; if not given, 224."""
+    compression: Annotated[Literal["gzip", "zstd"], tyro.conf.arg(name="filter")] = "gzip"
+    """How those are compressed."""
     batch: int = 128
     """Windows per batch."""
     batches: int = 40

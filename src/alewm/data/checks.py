@@ -9,6 +9,7 @@ import h5py
 import numpy as np
 
 from alewm.data import schema
+from alewm.data.codec import ZSTD_FILTER, ZSTD_INSTALL
 from alewm.errors import InputError
 
 CODEC_INSTALL = "pip install 'alewm[lewm-data]'"
@@ -103,7 +104,8 @@ def check_codec(path: Path, name: str, column: h5py.Dataset) -> None:
         if not h5py.h5z.filter_avail(code):
             called = label.decode(errors="replace") or "unnamed"
             problem = f"compressed with HDF5 filter {code} ({called}), which is not installed."
-            raise fault(path, name, None, problem, f"Install it: {CODEC_INSTALL}")
+            install = ZSTD_INSTALL if code == ZSTD_FILTER else CODEC_INSTALL
+            raise fault(path, name, None, problem, f"Install it: {install}")
 
 
 def _first_line(error: BaseException) -> str:

@@ -17,6 +17,7 @@ import torch
 
 from alewm.envs.contract import GoalEnv, VectorGoalEnv
 from alewm.envs.resampling import checked_image_size
+from alewm.envs.statistics import TaskStatistics
 from alewm.errors import InputError, unknown_name
 
 
@@ -56,6 +57,8 @@ class Task:
     """Pixels per side of the images it draws natively."""
     max_episode_steps: int
     """Environment steps after which a collected episode is cut."""
+    statistics_home: str | None = None
+    """`module:class` of the `TaskStatistics` that says what its data are like."""
     extra: str | None = None
     """The extra of this package that installs its simulator, if it needs one."""
 
@@ -73,6 +76,10 @@ class Task:
     def collect_episodes(self) -> CollectEpisodes:
         """(seed, episode indices) to finished episodes, one dictionary of columns each."""
         return cast("CollectEpisodes", self._load(self.collect_home))
+
+    def make_statistics(self) -> TaskStatistics | None:
+        """A new collector of the task's own figures, if it has one."""
+        return None if self.statistics_home is None else cast("TaskStatistics", self._load(self.statistics_home)())
 
     @property
     def state_columns(self) -> tuple[str, ...]:
@@ -114,6 +121,7 @@ _TASKS = {
             env_home="alewm.envs.two_room.env:TwoRoomEnv",
             vector_env_home="alewm.envs.two_room.env:TwoRoomVectorEnv",
             collect_home="alewm.envs.two_room.behaviour:collect_episodes",
+            statistics_home="alewm.envs.two_room.statistics:TwoRoomStatistics",
             action_dim=2,
             image_size=224,
             max_episode_steps=100,

@@ -4,6 +4,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from alewm.data.codec import Compression
 from alewm.data.collect import CollectionProgress, collect
 from alewm.envs.registration import get_task
 from alewm.errors import InputError
@@ -29,12 +30,20 @@ class Collected:
 
 
 def collect_task(
-    task_name: str, out: Path, *, num_episodes: int, seed: int, image_size: int | None = None, jobs: int = 0
+    task_name: str,
+    out: Path,
+    *,
+    num_episodes: int,
+    seed: int,
+    image_size: int | None = None,
+    compression: Compression = Compression(),  # noqa: B008 (frozen)
+    jobs: int = 0,
 ) -> Collected:
     """What was recorded now of the `num_episodes` episodes in `out`, by `jobs` processes (0 for one per core)."""
     task, processes = get_task(task_name), num_processes(jobs)
     if seed < 0 or num_episodes < 1:
         raise InputError(f"Expected a seed of 0 or more and 1 episode or more, got {seed} and {num_episodes}.")
+    compression.check_installed()
     source = task.episode_source(image_size)
     out.parent.mkdir(parents=True, exist_ok=True)
     began, num_new_frames = time.perf_counter(), 0
@@ -55,6 +64,7 @@ def collect_task(
             seed=seed,
             attributes={"task": task.name, "image_size": image_size or task.image_size},
             num_workers=processes,
+            compression=compression,
             on_progress=show,
         )
     return Collected(num_new_frames, time.perf_counter() - began, processes)
