@@ -50,7 +50,7 @@ _BLOCK_MARGIN = 8  # a contact's line ends at most this far from the block's cor
 def _disc(radius: int) -> _Corners:
     """Corners of the polygon whose pixels are those of a disc around (0, 0)."""
     rows = np.arange(-radius, radius)
-    half_widths = np.floor(np.sqrt(radius**2 - (rows + 0.5) ** 2) + 0.5).astype(np.int32)
+    half_widths = np.floor(np.sqrt(radius**2 - (rows + 0.5) ** 2) + 0.25).astype(np.int32)  # nearest to pygame
     left = np.stack((-half_widths, rows), 1)
     right = np.stack((half_widths - 1, rows), 1)
     return np.concatenate((left, right[::-1])).astype(np.int32)
