@@ -25,6 +25,8 @@ class Collect:
     """Every episode is determined by this seed and its number."""
     image_size: int | None = None
     """Pixels per side of a frame; if not given, the task's own (224). Smaller frames are exact area averages."""
+    behaviour: str | None = None
+    """What acts while recording, for tasks that have a choice; if not given, what made the published data."""
     jobs: int = 0
     """Processes to use; 0 means one per core."""
 
@@ -38,6 +40,7 @@ class Collect:
             num_episodes=self.episodes,
             seed=self.seed,
             image_size=self.image_size,
+            behaviour=self.behaviour,
             jobs=self.jobs,
         )
         size = f"{self.episodes:,} episodes in {self.out.stat().st_size / 1e6:,.1f} MB"
