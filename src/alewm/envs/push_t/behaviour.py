@@ -21,7 +21,8 @@ from alewm.envs.push_t.demonstrations import LONGEST, demonstrate, stream
 from alewm.envs.push_t.physics import ACTION_PIXELS, PushTWorld
 from alewm.envs.push_t.render import PushTRenderer
 from alewm.envs.push_t.simulator import recorded_columns
-from alewm.envs.recording import full_length_episode, stacked_frames
+from alewm.envs.recording import full_length_episode
+from alewm.envs.resampling import downsample
 from alewm.errors import InputError
 
 REPLAYS = 16
@@ -48,9 +49,11 @@ def collect_episodes(
     """The episodes of `simulate_episode` with their frames, `pixels` uint8 [T, Y, X, 3]."""
     draw = PushTRenderer()
     for index in episode_indices:
-        frames: list[np.ndarray] = []
-        columns = simulate_episode(seed, index, max_steps=max_steps, replays=replays, draw=draw, frames=frames)
-        yield {"pixels": stacked_frames(frames, image_size, device), **columns}
+        columns = simulate_episode(seed, index, max_steps=max_steps, replays=replays, draw=draw)
+        frames = columns.pop("pixels")
+        if image_size != geometry.IMAGE_SIZE:
+            frames = downsample(torch.from_numpy(frames).to(device), image_size).cpu().numpy()
+        yield {"pixels": frames, **columns}
 
 
 collect_episodes_of_101_replays = partial(collect_episodes, replays=PUBLISHED_REPLAYS)
@@ -64,9 +67,8 @@ def simulate_episode(
     max_steps: int = LONGEST,
     replays: int = REPLAYS,
     draw: PushTRenderer | None = None,
-    frames: list[np.ndarray] | None = None,
 ) -> dict[str, np.ndarray]:
-    """One finished episode, every column but the pixels; given `draw`, a frame of each row is added to `frames`.
+    """One finished episode as columns; with `pixels` of native size if there is something to draw them.
 
     Besides the columns of every episode: `state`, `proprio` and `n_contacts` (`simulator.recorded_columns`), `family`
     (the demonstration's number), `noise_std` and `goal_pose`, the pose the expert had in mind at that row.
@@ -80,12 +82,17 @@ def simulate_episode(
 
     world, state, actions = PushTWorld(demonstration.start), demonstration.start, []
     rows: list[dict[str, np.ndarray]] = []
-    for step, planned in enumerate((*demonstration.actions[:max_steps], None)):
-        if draw is not None and frames is not None:
-            frames.append(draw(world.state(), world.contacts()))
+    planned_actions = demonstration.actions[:max_steps]
+    size = geometry.IMAGE_SIZE
+    # Drawn in place: frames that are gathered first and stacked then take longer to copy than to draw.
+    frames = np.empty((0 if draw is None else len(planned_actions) + 1, size, size, 3), np.uint8)
+    for step, planned in enumerate((*planned_actions, None)):
+        contacts = world.contacts()
+        if draw is not None:
+            draw(world.state(), contacts, out=frames[step])
         rows.append(
             {
-                **recorded_columns(state, world.contacts()),
+                **recorded_columns(state, contacts),
                 "family": np.array(family, np.int64),
                 "noise_std": np.array(noise_std, np.float32),
                 "goal_pose": demonstration.goal_poses[step],
@@ -97,4 +104,5 @@ def simulate_episode(
             world.step(*action.astype(np.float64))
             state = world.state()
             actions.append(action)
-    return full_length_episode(rows, actions, [0.0] * len(actions))
+    columns = full_length_episode(rows, actions, [0.0] * len(actions))
+    return columns if draw is None else {"pixels": frames, **columns}

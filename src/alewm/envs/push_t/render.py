@@ -57,7 +57,9 @@ def _disc(radius: int) -> _Corners:
 
 
 _DISCS = {radius: _disc(radius) for radius in (EDGE_RADIUS, PUSHER_FILL_RADIUS, int(geometry.PUSHER_RADIUS))}
-_RECTANGLES = tuple(np.array(corners) for corners in (geometry.BAR, geometry.STEM))
+_RECTANGLES = np.array((geometry.BAR, geometry.STEM)).reshape(-1, 2)
+_NEXT = np.array([1, 2, 3, 0, 5, 6, 7, 4])  # each corner's neighbour in its rectangle
+_ASIDE = np.array([[0, 1], [1, 0]], np.int32)  # across a line that is rather level, and one that is rather upright
 _WALL_CORNERS = np.array(geometry.WALLS, np.int32)
 _WALL_STRIP = np.full((2 * EDGE_RADIUS + 1, int(np.ptp(_WALL_CORNERS)) + 1, 3), WALL, np.uint8)
 
@@ -72,8 +74,7 @@ class PushTRenderer:
     def __init__(self) -> None:
         size = geometry.ARENA_SIZE
         self._background = np.full((size, size, 3), WHITE, np.uint8)
-        for corners in _RECTANGLES:
-            points = _rounded(geometry.placed(corners, np.array(ANCHOR_PLACE), ANCHOR_ANGLE))
+        for points in _rectangles_at(*ANCHOR_PLACE, ANCHOR_ANGLE).reshape(2, 4, 2):
             cv2.fillConvexPoly(self._background, points, ANCHOR)
         _draw_walls(self._background)
         self._small_background = _reduced(self._background)
@@ -81,10 +82,15 @@ class PushTRenderer:
         self._drawn: list[_Region] = []
 
     def __call__(
-        self, state: Float[np.ndarray, "7"], contacts: Iterable[ContactPoint] = ()
+        self,
+        state: Float[np.ndarray, "7"],
+        contacts: Iterable[ContactPoint] = (),
+        out: UInt8[np.ndarray, "224 224 3"] | None = None,
     ) -> UInt8[np.ndarray, "224 224 3"]:
-        """The image of `state`, with the marks of `contacts`."""
-        canvas, image = self.canvas(state, contacts), self._small_background.copy()
+        """The image of `state`, with the marks of `contacts`; drawn into `out` if it is given."""
+        image = np.empty_like(self._small_background) if out is None else out
+        canvas = self.canvas(state, contacts)
+        image[:] = self._small_background
         for region in self._drawn:
             small = tuple(slice(part.start // _TILE * _SMALL_TILE, part.stop // _TILE * _SMALL_TILE) for part in region)
             image[small] = _reduced(canvas[region])
@@ -95,15 +101,18 @@ class PushTRenderer:
         canvas = self._canvas
         for region in self._drawn:
             canvas[region] = self._background[region]
-        block = [_rounded(geometry.placed(corners, state[2:4], float(state[4]))) for corners in _RECTANGLES]
-        place = _rounded(state[None, :2])
-        for points in block:
-            cv2.fillConvexPoly(canvas, points, BLOCK_FILL)
-            for piece in (*_edges(points), *_discs_at(points, EDGE_RADIUS)):
-                cv2.fillConvexPoly(canvas, piece, BLOCK_EDGE)
+        x, y, block_x, block_y = (min(max(place, -_FAR), _FAR) for place in state[:4].tolist())
+        corners, place = _rectangles_at(block_x, block_y, float(state[4])), np.array([[round(x), round(y)]], np.int32)
+        lines, bands = _edges(corners)
+        discs = _discs_at(corners, EDGE_RADIUS)
+        for part in (slice(0, 4), slice(4, 8)):
+            cv2.fillConvexPoly(canvas, corners[part], BLOCK_FILL)
+            for pieces in (lines, bands, discs):
+                for piece in pieces[part]:
+                    cv2.fillConvexPoly(canvas, piece, BLOCK_EDGE)
         for radius, colour in ((int(geometry.PUSHER_RADIUS), PUSHER_RIM), (PUSHER_FILL_RADIUS, PUSHER_FILL)):
             cv2.fillConvexPoly(canvas, _discs_at(place, radius)[0], colour)
-        self._drawn = _regions(np.concatenate(block), place)
+        self._drawn = _regions(corners, place)
         if any(_is_at_the_edge(region) for region in self._drawn):
             _draw_walls(canvas)
         for contact in contacts:
@@ -115,11 +124,17 @@ def _regions(block: _Corners, pusher: _Corners) -> "list[_Region]":
     """Whole tiles that hold the block with the marks of its contacts, and the pusher, as far as they are in sight."""
     found = []
     for points, margin in ((block, _BLOCK_MARGIN), (pusher, int(geometry.PUSHER_RADIUS))):
-        low = ((points.min(0) - margin) // _TILE * _TILE).clip(0, geometry.ARENA_SIZE)
-        high = (-(-(points.max(0) + margin + 1) // _TILE) * _TILE).clip(0, geometry.ARENA_SIZE)
-        if (low < high).all():
-            found.append((slice(int(low[1]), int(high[1])), slice(int(low[0]), int(high[0]))))
+        (left, top), (right, bottom) = points.min(0).tolist(), points.max(0).tolist()
+        rows, columns = _tiles(top - margin, bottom + margin), _tiles(left - margin, right + margin)
+        if rows.start < rows.stop and columns.start < columns.stop:
+            found.append((rows, columns))
     return found
+
+
+def _tiles(first: int, last: int) -> slice:
+    """The pixels of the tiles that pixels `first` to `last` lie in."""
+    size = geometry.ARENA_SIZE
+    return slice(min(max(first // _TILE * _TILE, 0), size), min(max((last // _TILE + 1) * _TILE, 0), size))
 
 
 def _is_at_the_edge(region: "_Region") -> bool:
@@ -131,25 +146,24 @@ def _reduced(canvas: UInt8[np.ndarray, "height width 3"]) -> UInt8[np.ndarray, "
     return np.asarray(cv2.resize(canvas, (width, height)), np.uint8)
 
 
-def _rounded(points: Float[np.ndarray, "corners 2"]) -> _Corners:
-    return np.asarray(np.rint(points.clip(-_FAR, _FAR)), np.int32)
+def _rectangles_at(x: float, y: float, angle: float) -> _Corners:
+    """The corners of bar and stem, four each, rounded to pixels."""
+    return np.asarray(np.rint(geometry.placed(_RECTANGLES, np.array([x, y]), angle)), np.int32)
 
 
 def _discs_at(points: _Corners, radius: int) -> Int[np.ndarray, "discs _ 2"]:
     return np.asarray(points[:, None] + _DISCS[radius])
 
 
-def _edges(points: _Corners) -> Int[np.ndarray, "pieces 4 2"]:
-    """A polygon's edges as fat segments without their discs: a line of width 4 and a band for each."""
-    ends = points[[*range(1, len(points)), 0]]
-    way = np.abs(ends - points)
-    is_level = way[:, :1] > way[:, 1:]
-    aside = np.where(is_level, (0, 1), (1, 0)).astype(np.int32)
-    length = np.sqrt(np.square(way).sum(1, keepdims=True)).clip(1)
-    across = np.rint(EDGE_RADIUS * way[:, ::-1] / length).astype(np.int32)
-    lines = np.stack((points - aside, ends - aside, ends + 2 * aside, points + 2 * aside), 1)
-    bands = np.stack((points - across, points + across, ends + across, ends - across), 1)
-    return np.concatenate((lines, bands))
+def _edges(corners: _Corners) -> tuple[Int[np.ndarray, "edges 4 2"], Int[np.ndarray, "edges 4 2"]]:
+    """The rectangles' edges as fat segments without their discs: a line of width 4 and a band for each."""
+    ends = corners[_NEXT]
+    way = np.abs(ends - corners)
+    aside = np.where(way[:, :1] > way[:, 1:], *_ASIDE)
+    across = np.rint(EDGE_RADIUS * way[:, ::-1] / np.sqrt((way * way).sum(1, keepdims=True))).astype(np.int32)
+    lines = np.stack((corners - aside, ends - aside, ends + 2 * aside, corners + 2 * aside), 1)
+    bands = np.stack((corners - across, corners + across, ends + across, ends - across), 1)
+    return lines, bands
 
 
 def _draw_walls(canvas: _Canvas) -> None:
