@@ -17,6 +17,7 @@ FEW = ("--candidates", 10, "--iterations", 1)
         (("train-step", *TINY, "--batch", 8, "--repeats", 1), "milliseconds"),
         (("planner", *TINY, "--episodes", 1, *FEW, "--repeats", 1), "milliseconds_by_capacity"),
         (("evaluate", *TINY, "--episodes", 2, *FEW), "seconds_planning"),
+        (("push-t", "--demonstrations", 1), "env_steps_per_second"),
     ],
 )
 def test_a_benchmark_ends_in_a_line_of_json(alewm_here, arguments, measured):
@@ -26,6 +27,17 @@ def test_a_benchmark_ends_in_a_line_of_json(alewm_here, arguments, measured):
     assert line["made_with"]["command"].startswith("alewm bench")
 
 
+def test_floors_are_measured_on_the_pairs_of_a_file(alewm_here):
+    """Replaying what was recorded always arrives in Two-Room, whose states are restored exactly."""
+    alewm_here("collect", "two-room", "--out", "data.h5", "--episodes", 8, "--image-size", 8, "--jobs", 1)
+    printed = alewm_here("bench", "floors", "--data", "data.h5", "--pairs", 6).splitlines()
+    line = json.loads(printed[-1])
+    assert (line["bench"], line["task"], line["pairs"]) == ("floors", "two-room", 6)
+    assert line["recorded_actions_success"] == 1
+    assert line["no_actions_success"] <= line["recorded_actions_success"]
+    assert printed[2].startswith("recorded actions             6 of 6   100.0 %")
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -33,6 +45,9 @@ def test_a_benchmark_ends_in_a_line_of_json(alewm_here, arguments, measured):
         (("train-step", *TINY, "--compile"), "Compiling needs a GPU"),
         (("planner", "--preset", "two-room-tinny"), "Did you mean 'two-room-tiny'?"),
         (("evaluate", "--preset", "push-t-192"), "preset of two-room"),
+        (("push-t", "--demonstrations", 0), "at least 1, got 0"),
+        (("floors", "--data", "missing.h5"), "missing.h5 does not exist"),
+        (("floors", "--data", "missing.h5", "--pairs", 0), "at least 1, got 0"),
     ],
 )
 def test_bad_input_gets_a_message(refused, arguments, message):

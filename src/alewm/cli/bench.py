@@ -6,6 +6,7 @@ from typing import Annotated
 import tyro
 
 from alewm.cli.bench_data import Collect, Loader
+from alewm.cli.bench_envs import Floors, PushT
 from alewm.cli.bench_model import Evaluate, Planner, TrainStep
 
 
@@ -41,6 +42,8 @@ class Bench:
         tyro.conf.OmitArgPrefixes[
             Annotated[Collect, tyro.conf.subcommand("collect")]
             | Annotated[Loader, tyro.conf.subcommand("loader")]
+            | Annotated[Floors, tyro.conf.subcommand("floors")]
+            | Annotated[PushT, tyro.conf.subcommand("push-t")]
             | Annotated[TrainStep, tyro.conf.subcommand("train-step")]
             | Annotated[Planner, tyro.conf.subcommand("planner")]
             | Annotated[Evaluate, tyro.conf.subcommand("evaluate")]

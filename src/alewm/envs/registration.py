@@ -153,6 +153,7 @@ _TASKS = {
             behaviours={
                 "expert": "alewm.envs.push_t.behaviour:collect_episodes",
                 "expert-101": "alewm.envs.push_t.behaviour:collect_episodes_of_101_replays",
+                "weak": "alewm.envs.push_t.weak:collect_episodes",
             },
             statistics_home="alewm.envs.push_t.statistics:PushTStatistics",
             action_dim=2,

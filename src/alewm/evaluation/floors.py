@@ -1,4 +1,4 @@
-"""Policies that see nothing: what success is worth without a model, on the same pairs."""
+"""Policies that see nothing: what success is worth without a model, on the same pairs, and by repetition."""
 
 from collections.abc import Sequence
 
@@ -42,3 +42,22 @@ class DoNothing:
     ) -> Float[Tensor, "B steps action"]:
         """Zeros for the whole budget."""
         return torch.zeros(len(frames), self.budget, self.action_dim)
+
+
+class RecordedActions:
+    """The actions that led from each start to its goal when the pair was recorded, without looking.
+
+    Where an environment restores states exactly this always succeeds; elsewhere it says how much is lost.
+    """
+
+    def __init__(self, actions: Float[Tensor, "B steps action"]) -> None:
+        self._actions = actions
+
+    def begin(self, first: UInt8[Tensor, "B Y X 3"], goal: UInt8[Tensor, "B Y X 3"], episodes: Sequence[int]) -> None:
+        """Nothing to prepare."""
+
+    def next_actions(
+        self, frames: UInt8[Tensor, "B Y X 3"], active: Bool[Tensor, "B"]
+    ) -> Float[Tensor, "B steps action"]:
+        """All of them."""
+        return self._actions

@@ -18,11 +18,9 @@ import torch
 
 from alewm.envs.push_t import geometry
 from alewm.envs.push_t.demonstrations import LONGEST, demonstrate, stream
-from alewm.envs.push_t.physics import ACTION_PIXELS, PushTWorld
+from alewm.envs.push_t.physics import ACTION_PIXELS
+from alewm.envs.push_t.recorder import record_episode, with_small_frames
 from alewm.envs.push_t.render import PushTRenderer
-from alewm.envs.push_t.simulator import recorded_columns
-from alewm.envs.recording import full_length_episode
-from alewm.envs.resampling import downsample
 from alewm.errors import InputError
 
 REPLAYS = 16
@@ -48,12 +46,10 @@ def collect_episodes(
 ) -> Iterator[dict[str, np.ndarray]]:
     """The episodes of `simulate_episode` with their frames, `pixels` uint8 [T, Y, X, 3]."""
     draw = PushTRenderer()
-    for index in episode_indices:
-        columns = simulate_episode(seed, index, max_steps=max_steps, replays=replays, draw=draw)
-        frames = columns.pop("pixels")
-        if image_size != geometry.IMAGE_SIZE:
-            frames = downsample(torch.from_numpy(frames).to(device), image_size).cpu().numpy()
-        yield {"pixels": frames, **columns}
+    episodes = (
+        simulate_episode(seed, index, max_steps=max_steps, replays=replays, draw=draw) for index in episode_indices
+    )
+    return with_small_frames(episodes, image_size, device)
 
 
 collect_episodes_of_101_replays = partial(collect_episodes, replays=PUBLISHED_REPLAYS)
@@ -80,29 +76,14 @@ def simulate_episode(
     noise_std = 0.0 if replay == 0 else NOISE_LEVELS[(replay - 1) % len(NOISE_LEVELS)]
     steering = 0.0 if replay == 0 else STEERING
 
-    world, state, actions = PushTWorld(demonstration.start), demonstration.start, []
-    rows: list[dict[str, np.ndarray]] = []
-    planned_actions = demonstration.actions[:max_steps]
-    size = geometry.IMAGE_SIZE
-    # Drawn in place: frames that are gathered first and stacked then take longer to copy than to draw.
-    frames = np.empty((0 if draw is None else len(planned_actions) + 1, size, size, 3), np.uint8)
-    for step, planned in enumerate((*planned_actions, None)):
-        contacts = world.contacts()
-        if draw is not None:
-            draw(world.state(), contacts, out=frames[step])
-        rows.append(
-            {
-                **recorded_columns(state, contacts),
-                "family": np.array(family, np.int64),
-                "noise_std": np.array(noise_std, np.float32),
-                "goal_pose": demonstration.goal_poses[step],
-            }
-        )
-        if planned is not None:
-            back = steering * (demonstration.pusher[step] - state[:2]) / ACTION_PIXELS
-            action = (planned + back + noise_std * generator.standard_normal(2)).astype(np.float32)
-            world.step(*action.astype(np.float64))
-            state = world.state()
-            actions.append(action)
-    columns = full_length_episode(rows, actions, [0.0] * len(actions))
-    return columns if draw is None else {"pixels": frames, **columns}
+    def act(step: int, state: np.ndarray) -> np.ndarray:
+        back = steering * (demonstration.pusher[step] - state[:2]) / ACTION_PIXELS
+        return np.asarray(demonstration.actions[step] + back + noise_std * generator.standard_normal(2))
+
+    num_rows = len(demonstration.pusher)
+    labels: dict[str, np.ndarray] = {
+        "family": np.full(num_rows, family, np.int64),
+        "noise_std": np.full(num_rows, noise_std, np.float32),
+        "goal_pose": demonstration.goal_poses,
+    }
+    return record_episode(demonstration.start, act, min(max_steps, num_rows - 1), labels, draw)

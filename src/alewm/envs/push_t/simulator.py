@@ -1,6 +1,7 @@
 """One Push-T episode behind the seam that all simulators share."""
 
 from collections.abc import Mapping
+from functools import lru_cache
 
 import numpy as np
 
@@ -19,7 +20,7 @@ class PushTSimulator(Simulator):
     """
 
     def __init__(self) -> None:
-        self._draw = PushTRenderer()
+        self._draw = _shared_renderer()
         super().__init__()
 
     @staticmethod
@@ -53,6 +54,12 @@ class PushTSimulator(Simulator):
     def distance(self, goal: Mapping[str, np.ndarray]) -> float:
         """The larger ratio of an error to its tolerance (`physics.goal_distance`)."""
         return physics.goal_distance(self._world.state(), goal["state"])
+
+
+@lru_cache(maxsize=1)
+def _shared_renderer() -> PushTRenderer:
+    """The one renderer of the process: it keeps a canvas, and an evaluation has hundreds of worlds."""
+    return PushTRenderer()
 
 
 def recorded_columns(state: np.ndarray, contacts: list[physics.ContactPoint]) -> Columns:
