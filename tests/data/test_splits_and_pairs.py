@@ -51,7 +51,7 @@ def test_copies_of_one_demonstration_never_face_each_other() -> None:
     assert not (held_out[0] | held_out[1]) & trained
     for part in (splits.validation, splits.test):
         assert set(np.unique(families[list(part)], return_counts=True)[1]) == {10}
-    with pytest.raises(InputError, match=r"Only 2 families .* --split episode"):
+    with pytest.raises(InputError, match=r"Only 2 families .* \(--split episode\)"):
         split_by_family(lengths[:60], families[:60])
 
 
