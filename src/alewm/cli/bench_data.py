@@ -53,3 +53,23 @@ class Loader:
         from alewm.benchmarks.loader import bench_loader
 
         bench_loader(**vars(self))
+
+
+@dataclass(frozen=True)
+class Replay:
+    """Success without a model on a file's test pairs: recorded actions replayed, random ones, and none."""
+
+    data: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="FILE")]
+    """An episode file."""
+    task_name: Annotated[str | None, tyro.conf.arg(name="task")] = None
+    """The task; needed for files from elsewhere, which do not say it."""
+    num_pairs: Annotated[int | None, tyro.conf.arg(name="pairs")] = None
+    """How many pairs, the first ones; if not given, all (200)."""
+    seed: int = 42
+    """Of the random actions; the default is that of `alewm evaluate`."""
+
+    def run(self) -> None:
+        """Prints the table and the line of JSON."""
+        from alewm.benchmarks.replay import bench_replay
+
+        bench_replay(**vars(self))
