@@ -126,6 +126,18 @@ _TASKS = {
             image_size=224,
             max_episode_steps=100,
         ),
+        Task(
+            name="push-t",
+            env_id="alewm/PushT-v1",
+            env_home="alewm.envs.push_t.env:PushTEnv",
+            vector_env_home="alewm.envs.push_t.env:PushTVectorEnv",
+            collect_home="alewm.envs.push_t.behaviour:collect_episodes",
+            statistics_home="alewm.envs.push_t.statistics:PushTStatistics",
+            action_dim=2,
+            image_size=224,
+            max_episode_steps=200,
+            extra="push-t",
+        ),
     )
 }
 
