@@ -53,14 +53,15 @@ def statistics_table(figures: Mapping[str, Figure], task: Task) -> str:
     published = own.PUBLISHED if own is not None else {}
     rows = [("", "this file", "published")]
     rows += [
-        (name.replace("_", " "), _words(figures.get(name)), _words(published.get(name)))
+        (name.replace("_", " "), in_words(figures.get(name)), in_words(published.get(name)))
         for name in [*figures, *(name for name in published if name not in figures)]
     ]
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
     return "\n".join(f"{a:<{widths[0]}}  {b:>{widths[1]}}  {c:>{widths[2]}}".rstrip() for a, b, c in rows)
 
 
-def _words(figure: Figure | None) -> str:
+def in_words(figure: Figure | None) -> str:
+    """`figure` with as many digits as a reader wants."""
     if figure is None:
         return "-"
     if isinstance(figure, str):
