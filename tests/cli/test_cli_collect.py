@@ -30,6 +30,7 @@ def test_a_complete_file_is_left_alone_and_another_seed_is_refused(refused, alew
         (("two-room", "--episodes", 0), "1 episode or more"),
         (("two-room", "--seed", -1), "seed of 0 or more"),
         (("two-room", "--jobs", -1), "--jobs"),
+        (("two-room", "--behaviour", "noisy"), "Unknown behaviour of two-room 'noisy'. Known: noisy-heuristic."),
     ],
 )
 def test_bad_input_gets_a_message_and_leaves_nothing(refused, tmp_path, arguments, message):

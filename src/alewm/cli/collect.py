@@ -28,6 +28,8 @@ class Collect:
     compression: Annotated[Literal["gzip", "zstd"], tyro.conf.arg(name="filter")] = "gzip"
     """How frames are compressed, losslessly: gzip opens everywhere; zstd is smaller and faster to read, and needs the
     extra alewm[zstd]."""
+    behaviour: str | None = None
+    """What acts while recording, for tasks that have a choice; if not given, what made the published data."""
     jobs: int = 0
     """Processes to use; 0 means one per core."""
 
@@ -45,6 +47,7 @@ class Collect:
             seed=self.seed,
             image_size=self.image_size,
             compression=Compression(self.compression),
+            behaviour=self.behaviour,
             jobs=self.jobs,
         )
         size = f"{self.episodes:,} episodes in {self.out.stat().st_size / 1e6:,.1f} MB"

@@ -1,6 +1,7 @@
 """Collecting episodes into a store: simulated and compressed in parallel processes, written in episode order."""
 
 import multiprocessing
+import os
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -128,7 +129,9 @@ def _encoded_episodes(
 
 def _begin_worker() -> None:
     follow_parent()
-    torch.set_num_threads(1)  # there is a worker for every core already
+    # There is a worker for every core already: neither torch nor Mesa's software rendering needs more threads.
+    torch.set_num_threads(1)
+    os.environ.setdefault("LP_NUM_THREADS", "1")
 
 
 def _encode_task(

@@ -11,6 +11,7 @@ An episode's bytes are a function of (seed, episode number, R) alone.
 """
 
 from collections.abc import Iterable, Iterator
+from functools import partial
 
 import numpy as np
 import torch
@@ -25,6 +26,8 @@ from alewm.errors import InputError
 
 REPLAYS = 16
 """Episodes per demonstration, unless another number is asked for."""
+
+PUBLISHED_REPLAYS = 101
 
 NOISE_LEVELS = (0.02, 0.05, 0.1)
 """Standard deviations of the noise on each component of an action, taken in turn; an exact replay comes first."""
@@ -48,6 +51,10 @@ def collect_episodes(
         frames: list[np.ndarray] = []
         columns = simulate_episode(seed, index, max_steps=max_steps, replays=replays, draw=draw, frames=frames)
         yield {"pixels": stacked_frames(frames, image_size, device), **columns}
+
+
+collect_episodes_of_101_replays = partial(collect_episodes, replays=PUBLISHED_REPLAYS)
+"""`collect_episodes` with as many replays of each demonstration as the published data have."""
 
 
 def simulate_episode(

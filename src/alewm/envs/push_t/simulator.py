@@ -41,7 +41,7 @@ class PushTSimulator(Simulator):
         contacts = self._world.contacts()
         return {**recorded_columns(self._state, contacts), "goal_state": goal["state"].copy()}
 
-    def advance(self, action: np.ndarray, goal: Mapping[str, np.ndarray]) -> None:
+    def advance(self, action: np.ndarray, goal: Mapping[str, np.ndarray] | None) -> None:
         """One step; Push-T does not look at the goal."""
         self._world.step(float(action[0]), float(action[1]))
         self._state = self._world.state()
