@@ -1,7 +1,7 @@
 """A task is registered everywhere or nowhere: page, picture, presets and statistics.
 
-The contract (`envs/test_env_contract.py`) and the whole path through the command line (`cli/test_cli_every_task.py`) run
-over every registered task too.
+The contract (`envs/test_env_contract.py`) and the whole path through the command line
+(`cli/test_cli_every_task.py`) run over every registered task too.
 """
 
 from pathlib import Path

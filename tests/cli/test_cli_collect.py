@@ -30,6 +30,7 @@ def test_a_complete_file_is_left_alone_and_another_seed_is_refused(refused, alew
         (("two-room", "--episodes", 0), "1 episode or more"),
         (("two-room", "--seed", -1), "seed of 0 or more"),
         (("two-room", "--jobs", -1), "--jobs"),
+        (("two-room", "--max-steps", 101), "--max-steps is from 1 to the 100 steps of two-room"),
         (("two-room", "--behaviour", "noisy"), "Unknown behaviour of two-room 'noisy'. Known: noisy-heuristic."),
     ],
 )

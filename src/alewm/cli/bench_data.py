@@ -65,6 +65,8 @@ class Replay:
     """The task; needed for files from elsewhere, which do not say it."""
     num_pairs: Annotated[int | None, tyro.conf.arg(name="pairs")] = None
     """How many pairs, the first ones; if not given, all (200)."""
+    split: Literal["family", "episode"] = "family"
+    """How the test episodes were held out, as for `alewm train`."""
     seed: int = 42
     """Of the random actions; the default is that of `alewm evaluate`."""
 

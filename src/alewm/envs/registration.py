@@ -166,6 +166,7 @@ _TASKS = {
             env_home="alewm.envs.reacher.env:ReacherEnv",
             vector_env_home="alewm.envs.reacher.env:ReacherVectorEnv",
             behaviours={"uniform-random": "alewm.envs.reacher.behaviour:collect_episodes"},
+            statistics_home="alewm.envs.reacher.statistics:ReacherStatistics",
             action_dim=2,
             image_size=224,
             max_episode_steps=200,
