@@ -26,7 +26,10 @@ class TaskStatistics(Protocol):
 
     @abstractmethod
     def update(self, episode: Mapping[str, np.ndarray]) -> None:
-        """Take in one episode: its recorded columns `[T, ...]`, without pixels; the last action may be NaN."""
+        """Take in one episode: its recorded columns `[T, ...]`, without pixels; the last action may be NaN.
+
+        A file from elsewhere may lack a column, which is then a `KeyError`.
+        """
 
     @abstractmethod
     def result(self) -> dict[str, Figure]:
