@@ -13,6 +13,7 @@ FEW = ("--candidates", 10, "--iterations", 1)
     ("arguments", "measured"),
     [
         (("collect", "--episodes", 2, "--image-size", IMAGE_SIZE, "--jobs", 1), "stored_frames_per_second"),
+        (("floors", "--task", "reacher", "--episodes", 8), "recorded_actions"),
         (("loader", "--episodes", 2, "--image-size", IMAGE_SIZE, "--batch", 8, "--batches", 2), "windows_per_second"),
         (("train-step", *TINY, "--batch", 8, "--repeats", 1), "milliseconds"),
         (("planner", *TINY, "--episodes", 1, *FEW, "--repeats", 1), "milliseconds_by_capacity"),

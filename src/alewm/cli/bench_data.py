@@ -51,3 +51,25 @@ class Loader:
         from alewm.benchmarks.loader import bench_loader
 
         bench_loader(**vars(self))
+
+
+@dataclass(frozen=True)
+class Floors:
+    """Success without a model on a task's standard pairs: recorded actions repeated, random ones, none."""
+
+    task_name: Annotated[str, tyro.conf.arg(name="task")] = "two-room"
+    """The task."""
+    behaviour: str | None = None
+    """What acts in the episodes; if not given, the task's default."""
+    episodes: int = 300
+    """Episodes to simulate, one pair each; nothing is drawn."""
+    seed: int = 0
+    """Of the episodes and of the random actions."""
+    budget: int = 50
+    """Environment steps to reach a goal 25 steps away."""
+
+    def run(self) -> None:
+        """Prints the table and the line of JSON."""
+        from alewm.benchmarks.floors import bench_floors
+
+        bench_floors(**vars(self))

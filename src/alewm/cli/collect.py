@@ -27,6 +27,8 @@ class Collect:
     """Pixels per side of a frame; if not given, the task's own (224). Smaller frames are exact area averages."""
     behaviour: str | None = None
     """What acts while recording, for tasks that have a choice; if not given, what made the published data."""
+    max_steps: int | None = None
+    """Environment steps after which every episode is cut; if not given, the task's own limit."""
     jobs: int = 0
     """Processes to use; 0 means one per core."""
 
@@ -41,6 +43,7 @@ class Collect:
             seed=self.seed,
             image_size=self.image_size,
             behaviour=self.behaviour,
+            max_steps=self.max_steps,
             jobs=self.jobs,
         )
         size = f"{self.episodes:,} episodes in {self.out.stat().st_size / 1e6:,.1f} MB"

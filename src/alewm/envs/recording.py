@@ -6,6 +6,7 @@ import numpy as np
 import torch
 
 from alewm.envs.resampling import downsample
+from alewm.envs.simulated import Simulator
 from alewm.errors import InputError
 from alewm.shapes import UInt8
 
@@ -37,11 +38,20 @@ def full_length_episode(
     }
 
 
-def stacked_frames(
-    frames: Sequence[np.ndarray], image_size: int, device: torch.device | str
-) -> UInt8[np.ndarray, "T Y X 3"]:
-    """Native `frames` as one array, area-averaged to `image_size` on `device`."""
-    stacked = np.stack(frames)
-    if image_size == stacked.shape[1]:
-        return stacked
-    return downsample(torch.from_numpy(stacked).to(device), image_size).cpu().numpy()
+class Film:
+    """The frames of one episode, shot row by row."""
+
+    def __init__(self, image_size: int, device: torch.device | str = "cpu") -> None:
+        self.image_size, self.device = image_size, device
+        self._frames: list[np.ndarray] = []
+
+    def shoot(self, world: Simulator) -> None:
+        """Add the present picture of `world`."""
+        self._frames.append(world.draw())
+
+    def pixels(self) -> UInt8[np.ndarray, "T Y X 3"]:
+        """All frames, area-averaged to the film's size on its device."""
+        frames = np.stack(self._frames)
+        if self.image_size == frames.shape[1]:
+            return frames
+        return downsample(torch.from_numpy(frames).to(self.device), self.image_size).cpu().numpy()
