@@ -94,7 +94,7 @@ def _draw_pair(store: EpisodeStore, episode: int, seed: int, goal_offset: int) -
 
 def load_or_draw_pairs(store: EpisodeStore, splits: Splits, seed: int = PAIR_SEED) -> EvaluationPairs:
     """The pairs stored beside `store`; drawn and stored there if there are none."""
-    path = beside(store.path, "pairs")
+    path = beside(store.path, f"pairs-{splits.variant}" if splits.variant else "pairs")
     if path.exists():
         pairs = EvaluationPairs.load(path)
         check_fingerprint(path, pairs.fingerprint, store.fingerprint, store.path)

@@ -38,6 +38,16 @@ def full_length_episode(
     }
 
 
+def stacked_frames(
+    frames: Sequence[np.ndarray], image_size: int, device: torch.device | str
+) -> UInt8[np.ndarray, "T Y X 3"]:
+    """Native `frames` as one array, area-averaged to `image_size` on `device`."""
+    stacked = np.stack(frames)
+    if image_size == stacked.shape[1]:
+        return stacked
+    return downsample(torch.from_numpy(stacked).to(device), image_size).cpu().numpy()
+
+
 class Film:
     """The frames of one episode, shot row by row."""
 
@@ -51,7 +61,4 @@ class Film:
 
     def pixels(self) -> UInt8[np.ndarray, "T Y X 3"]:
         """All frames, area-averaged to the film's size on its device."""
-        frames = np.stack(self._frames)
-        if self.image_size == frames.shape[1]:
-            return frames
-        return downsample(torch.from_numpy(frames).to(self.device), self.image_size).cpu().numpy()
+        return stacked_frames(self._frames, self.image_size, self.device)

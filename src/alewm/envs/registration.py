@@ -17,6 +17,7 @@ import torch
 
 from alewm.envs.contract import GoalEnv, VectorGoalEnv
 from alewm.envs.resampling import checked_image_size
+from alewm.envs.statistics import TaskStatistics
 from alewm.errors import InputError, unknown_name
 
 
@@ -62,6 +63,8 @@ class Task:
     """Pixels per side of the images it draws natively."""
     max_episode_steps: int
     """Environment steps after which a collected episode is cut."""
+    statistics_home: str | None = None
+    """`module:class` of the `TaskStatistics` that says what its data are like."""
     extra: str | None = None
     """The extra of this package that installs its simulator, if it needs one."""
     drawing_is_slow: bool = False
@@ -92,6 +95,10 @@ class Task:
         if behaviour not in self.behaviours:
             raise unknown_name(f"behaviour of {self.name}", behaviour, self.behaviours)
         return cast("CollectEpisodes", self._load(self.behaviours[behaviour]))
+
+    def make_statistics(self) -> TaskStatistics | None:
+        """A new collector of the task's own figures, if it has one."""
+        return None if self.statistics_home is None else cast("TaskStatistics", self._load(self.statistics_home)())
 
     @property
     def state_columns(self) -> tuple[str, ...]:
@@ -140,6 +147,7 @@ _TASKS = {
             env_home="alewm.envs.two_room.env:TwoRoomEnv",
             vector_env_home="alewm.envs.two_room.env:TwoRoomVectorEnv",
             behaviours={"noisy-heuristic": "alewm.envs.two_room.behaviour:collect_episodes"},
+            statistics_home="alewm.envs.two_room.statistics:TwoRoomStatistics",
             action_dim=2,
             image_size=224,
             max_episode_steps=100,
@@ -153,6 +161,7 @@ _TASKS = {
                 "one-goal": "alewm.envs.cube.behaviour:collect_one_goal",
                 "new-goals": "alewm.envs.cube.behaviour:collect_new_goals",
             },
+            statistics_home="alewm.envs.cube.statistics:CubeStatistics",
             action_dim=5,
             image_size=224,
             max_episode_steps=200,
@@ -160,11 +169,27 @@ _TASKS = {
             drawing_is_slow=True,
         ),
         Task(
+            name="push-t",
+            env_id="alewm/PushT-v1",
+            env_home="alewm.envs.push_t.env:PushTEnv",
+            vector_env_home="alewm.envs.push_t.env:PushTVectorEnv",
+            behaviours={
+                "expert": "alewm.envs.push_t.behaviour:collect_episodes",
+                "expert-101": "alewm.envs.push_t.behaviour:collect_episodes_of_101_replays",
+            },
+            statistics_home="alewm.envs.push_t.statistics:PushTStatistics",
+            action_dim=2,
+            image_size=224,
+            max_episode_steps=200,
+            extra="push-t",
+        ),
+        Task(
             name="reacher",
             env_id="alewm/Reacher-v1",
             env_home="alewm.envs.reacher.env:ReacherEnv",
             vector_env_home="alewm.envs.reacher.env:ReacherVectorEnv",
             behaviours={"uniform-random": "alewm.envs.reacher.behaviour:collect_episodes"},
+            statistics_home="alewm.envs.reacher.statistics:ReacherStatistics",
             action_dim=2,
             image_size=224,
             max_episode_steps=200,

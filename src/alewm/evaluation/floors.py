@@ -58,3 +58,19 @@ class DoNothing:
     ) -> Float[Tensor, "B steps action"]:
         """Zeros for the whole budget."""
         return torch.zeros(len(frames), self.budget, self.action_dim)
+
+
+class Replay:
+    """Recorded actions, one sequence per pair, whatever happens."""
+
+    def __init__(self, actions: Float[Tensor, "B steps action"]) -> None:
+        self.actions = actions
+
+    def begin(self, first: UInt8[Tensor, "B Y X 3"], goal: UInt8[Tensor, "B Y X 3"], episodes: Sequence[int]) -> None:
+        """Nothing to prepare."""
+
+    def next_actions(
+        self, frames: UInt8[Tensor, "B Y X 3"], active: Bool[Tensor, "B"]
+    ) -> Float[Tensor, "B steps action"]:
+        """All of them."""
+        return self.actions

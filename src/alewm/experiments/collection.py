@@ -4,6 +4,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from alewm.data.codec import Compression
 from alewm.data.collect import CollectionProgress, collect
 from alewm.envs.registration import get_task
 from alewm.errors import InputError
@@ -35,6 +36,7 @@ def collect_task(
     num_episodes: int,
     seed: int,
     image_size: int | None = None,
+    compression: Compression = Compression(),  # noqa: B008 (frozen)
     behaviour: str | None = None,
     max_steps: int | None = None,
     jobs: int = 0,
@@ -47,6 +49,7 @@ def collect_task(
     task, processes = get_task(task_name), num_processes(jobs)
     if seed < 0 or num_episodes < 1:
         raise InputError(f"Expected a seed of 0 or more and 1 episode or more, got {seed} and {num_episodes}.")
+    compression.check_installed()
     source = task.episode_source(image_size, behaviour, max_steps)
     attributes: dict[str, str | int] = {"task": task.name, "image_size": image_size or task.image_size}
     if len(task.behaviours) > 1:
@@ -72,6 +75,7 @@ def collect_task(
             seed=seed,
             attributes=attributes,
             num_workers=processes,
+            compression=compression,
             # Where an episode takes seconds, an interruption should not lose many, nor the last worker be alone.
             episodes_per_task=1 if task.drawing_is_slow else 16,
             on_progress=show,

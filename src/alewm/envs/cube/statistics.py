@@ -6,6 +6,7 @@ from typing import ClassVar
 import numpy as np
 
 from alewm.envs.cube.physics import SUCCESS_DISTANCE
+from alewm.envs.statistics import Figure, TaskStatistics
 
 GOAL_OFFSET = 25
 """Environment steps from a start to its goal."""
@@ -13,11 +14,8 @@ GOAL_OFFSET = 25
 MOVING_METRES = 0.001
 """A cube that moves farther than this in a step is moving."""
 
-Figure = int | float | str | list[float]
-"""One statistic: a number, one per dimension, or words where a published source has no number."""
 
-
-class CubeStatistics:
+class CubeStatistics(TaskStatistics):
     """Figures of the cube's positions, gathered episode by episode."""
 
     PUBLISHED: ClassVar[Mapping[str, Figure]] = {
