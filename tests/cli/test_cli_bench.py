@@ -14,6 +14,7 @@ FEW = ("--candidates", 10, "--iterations", 1)
     ("arguments", "measured"),
     [
         (("collect", "--episodes", 2, "--image-size", IMAGE_SIZE, "--jobs", 1), "stored_frames_per_second"),
+        (("floors", "--task", "reacher", "--episodes", 8), "replay_success_rate"),
         (("loader", "--episodes", 2, "--image-size", IMAGE_SIZE, "--batch", 8, "--batches", 2), "windows_per_second"),
         (
             ("loader", "--filter", "zstd", "--episodes", 2, "--image-size", IMAGE_SIZE, "--batch", 8, "--batches", 2),

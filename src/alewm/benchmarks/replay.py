@@ -16,6 +16,7 @@ from alewm.evaluation.floors import DoNothing, Replay, UniformRandom, Unseen
 from alewm.evaluation.statistics import Proportion
 from alewm.evaluation.success import BUDGET
 from alewm.progress import Progress
+from alewm.shapes import Float, Tensor
 
 _PAIRS_AT_ONCE = 50  # each is a simulator with its memory
 
@@ -27,8 +28,21 @@ def bench_replay(*, data: Path, task_name: str | None, num_pairs: int | None, sp
         stored = load_or_draw_pairs(store, load_or_make_splits(store, split)).test[:num_pairs]
         actions = _recorded_actions(store, stored)
         pairs = GoalPairs.gather(stored, store.column, task.state_columns)
+    report("replay", task, pairs, actions, seed, f"{len(pairs)} test pairs of {data}", data=str(data))
+
+
+def report(
+    bench: str,
+    task: Task,
+    pairs: GoalPairs,
+    actions: Float[Tensor, "B steps action"],
+    seed: int,
+    what: str,
+    **facts: str,
+) -> None:
+    """Prints success on `pairs`, described by `what`, of their recorded `actions` and of the floors."""
     presolved, outcomes = _outcomes(task, pairs, actions, seed)
-    print(f"{task.name}: {len(pairs)} test pairs of {data}, {int(presolved.sum())} solved at the start")
+    print(f"{task.name}: {what}, {int(presolved.sum())} solved at the start")
     print(f"{'':<28}{'all pairs':>12}{'not solved at the start':>26}")
     line: dict[str, float | list[float] | None] = {"presolved_share": float(presolved.double().mean())}
     titles = {"replay": "recorded actions, 25 steps", "random": "uniform random, 50 steps", "zero": "nothing, 50 steps"}
@@ -41,7 +55,7 @@ def bench_replay(*, data: Path, task_name: str | None, num_pairs: int | None, sp
             f"{name}_interval": every.interval,
             f"{name}_success_rate_nontrivial": hard.rate,
         }
-    print_line("replay", task=task.name, data=str(data), pairs=len(pairs), seed=seed, **line)
+    print_line(bench, task=task.name, pairs=len(pairs), seed=seed, **facts, **line)
 
 
 def _named(store: EpisodeStore, task_name: str | None) -> str:

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import tyro
 
-from alewm.cli.bench_data import Collect, Loader, Replay
+from alewm.cli.bench_data import Collect, Floors, Loader, Replay
 from alewm.cli.bench_model import Evaluate, Planner, TrainStep
 
 
@@ -40,6 +40,7 @@ class Bench:
     what: tyro.conf.OmitSubcommandPrefixes[
         tyro.conf.OmitArgPrefixes[
             Annotated[Collect, tyro.conf.subcommand("collect")]
+            | Annotated[Floors, tyro.conf.subcommand("floors")]
             | Annotated[Loader, tyro.conf.subcommand("loader")]
             | Annotated[Replay, tyro.conf.subcommand("replay")]
             | Annotated[TrainStep, tyro.conf.subcommand("train-step")]

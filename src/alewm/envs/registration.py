@@ -32,11 +32,13 @@ class CollectEpisodes(Protocol):
         *,
         image_size: int = ...,
         max_steps: int = ...,
+        draws: bool = ...,
         device: torch.device | str = ...,
     ) -> Iterator[dict[str, np.ndarray]]:
         """One dictionary of columns per episode, in the order asked for.
 
-        `max_steps` cuts episodes early, without changing what comes before the cut.
+        `max_steps` cuts episodes early, without changing what comes before the cut. Where it does not `draw`, there is
+        no column `pixels`, and the others are the same.
         """
         ...
 
@@ -104,11 +106,16 @@ class Task:
         return tuple(self.vector_env_class.state_shapes)
 
     def episode_source(
-        self, image_size: int | None = None, behaviour: str | None = None
+        self, image_size: int | None = None, behaviour: str | None = None, max_steps: int | None = None
     ) -> Callable[..., Iterator[dict[str, np.ndarray]]]:
-        """(seed, episode indices) to finished episodes, by default of the native size and the default behaviour."""
+        """(seed, episode indices) to finished episodes; what is None is the task's own."""
         size = checked_image_size(self.image_size if image_size is None else image_size, self.image_size)
-        return partial(self.collect_with(behaviour or self.default_behaviour), image_size=size)
+        source = partial(self.collect_with(behaviour or self.default_behaviour), image_size=size)
+        if max_steps is None:
+            return source
+        if max_steps < 1:
+            raise InputError(f"Episodes have at least one step, got {max_steps}.")
+        return partial(source, max_steps=max_steps)
 
     def make_vector_env(
         self, num_envs: int, device: torch.device | str = "cpu", image_size: int | None = None
@@ -144,6 +151,22 @@ _TASKS = {
             action_dim=2,
             image_size=224,
             max_episode_steps=100,
+        ),
+        Task(
+            name="cube",
+            env_id="alewm/Cube-v1",
+            env_home="alewm.envs.cube.env:CubeEnv",
+            vector_env_home="alewm.envs.cube.env:CubeVectorEnv",
+            behaviours={
+                "one-goal": "alewm.envs.cube.behaviour:collect_one_goal",
+                "new-goals": "alewm.envs.cube.behaviour:collect_new_goals",
+            },
+            statistics_home="alewm.envs.cube.statistics:CubeStatistics",
+            action_dim=5,
+            image_size=224,
+            max_episode_steps=200,
+            extra="mujoco",
+            drawing_is_slow=True,
         ),
         Task(
             name="push-t",

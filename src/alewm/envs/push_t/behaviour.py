@@ -42,15 +42,16 @@ def collect_episodes(
     *,
     image_size: int = geometry.IMAGE_SIZE,
     max_steps: int = LONGEST,
+    draws: bool = True,
     device: torch.device | str = "cpu",
     replays: int = REPLAYS,
 ) -> Iterator[dict[str, np.ndarray]]:
-    """The episodes of `simulate_episode` with their frames, `pixels` uint8 [T, Y, X, 3]."""
-    draw = PushTRenderer()
+    """The episodes of `simulate_episode`, if it `draws` with their frames, `pixels` uint8 [T, Y, X, 3]."""
+    draw = PushTRenderer() if draws else None
     for index in episode_indices:
         frames: list[np.ndarray] = []
         columns = simulate_episode(seed, index, max_steps=max_steps, replays=replays, draw=draw, frames=frames)
-        yield {"pixels": stacked_frames(frames, image_size, device), **columns}
+        yield {"pixels": stacked_frames(frames, image_size, device), **columns} if draws else columns
 
 
 collect_episodes_of_101_replays = partial(collect_episodes, replays=PUBLISHED_REPLAYS)

@@ -5,14 +5,13 @@ from typing import ClassVar
 
 import numpy as np
 
+from alewm.envs.statistics import Figure, TaskStatistics
+
 GOAL_OFFSET = 25
 """Environment steps from a start to its goal."""
 
-Figure = int | float | str | list[float]
-"""One statistic: a number, one per joint, or words where a published source has no number."""
 
-
-class ReacherStatistics:
+class ReacherStatistics(TaskStatistics):
     """Figures of a file's joint angles and velocities, shoulder and wrist apart, gathered episode by episode."""
 
     PUBLISHED: ClassVar[Mapping[str, Figure]] = {
