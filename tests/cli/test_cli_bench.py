@@ -20,8 +20,8 @@ FEW = ("--candidates", 10, "--iterations", 1)
             ("loader", "--filter", "zstd", "--episodes", 2, "--image-size", IMAGE_SIZE, "--batch", 8, "--batches", 2),
             "windows_per_second",
         ),
-        (("train-step", *TINY, "--batch", 8, "--repeats", 1), "milliseconds"),
-        (("planner", *TINY, "--episodes", 1, *FEW, "--repeats", 1), "milliseconds_by_capacity"),
+        (("train-step", *TINY, "--batch", 8, "--repeats", 1, "--reference"), "milliseconds"),
+        (("planner", *TINY, "--episodes", 1, *FEW, "--repeats", 1, "--reference"), "milliseconds_by_capacity"),
         (("evaluate", *TINY, "--episodes", 2, *FEW), "seconds_planning"),
     ],
 )
@@ -52,10 +52,13 @@ def test_a_file_that_does_not_name_its_task_needs_it_named(alewm_here, refused, 
     ("arguments", "message"),
     [
         (("loader", "--data", "missing.h5"), "missing.h5 does not exist"),
-        (("train-step", *TINY, "--compile"), "Compiling needs a GPU"),
+        (("train-step", *TINY, "--acceleration", "compile"), "Updates cannot be compiled: the device is a cpu"),
+        (("train-step", *TINY, "--batch", 8, "--repeats", 1, "--profile"), "A profile of kernels needs a GPU"),
+        (("planner", *TINY, "--capacities", 5), "5"),
         (("planner", "--preset", "two-room-tinny"), "Did you mean 'two-room-tiny'?"),
         (("evaluate", "--preset", "push-t-192"), "preset of two-room"),
         (("replay", "missing.h5"), "missing.h5 does not exist"),
+        (("check", "--device", "cpu"), "The fast paths checked here are those of a GPU"),
     ],
 )
 def test_bad_input_gets_a_message(refused, arguments, message):

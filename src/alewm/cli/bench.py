@@ -6,7 +6,7 @@ from typing import Annotated
 import tyro
 
 from alewm.cli.bench_data import Collect, Floors, Loader, Replay
-from alewm.cli.bench_model import Evaluate, Planner, TrainStep
+from alewm.cli.bench_model import Check, Evaluate, Planner, TrainStep
 
 
 @dataclass(frozen=True)
@@ -47,6 +47,7 @@ class Bench:
             | Annotated[Planner, tyro.conf.subcommand("planner")]
             | Annotated[Evaluate, tyro.conf.subcommand("evaluate")]
             | Annotated[Regularizer, tyro.conf.subcommand("regularizer")]
+            | Annotated[Check, tyro.conf.subcommand("check")]
         ]
     ]
     """What to measure."""
