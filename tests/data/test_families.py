@@ -40,6 +40,17 @@ def test_a_family_never_straddles_the_split(episodes: list[tuple[int, int]], see
     assert splits == split_by_family(lengths, families, seed)
 
 
+@given(st.integers(1, 30), st.integers(3, 400))
+def test_as_many_are_held_out_as_there_are_enough_families_for(copies: int, num_families: int) -> None:
+    families = np.repeat(np.arange(num_families), copies)
+    splits = split_by_family(np.full(len(families), 30), families)
+    for part, fewest, most, share in (("validation", 10, 100, 10), ("test", 20, 200, 5)):
+        chosen = splits.part(part)
+        held_out = len(np.unique(families[list(chosen)]))
+        assert held_out == min(max(fewest, -(-most // copies)), max(1, num_families // share))
+        assert len(chosen) == min(most, held_out * copies)
+
+
 def write_copies(path: Path, num_families: int, copies: int, *, labelled: bool, spread: float = 0.0) -> Path:
     """Episodes in families: one length and start each, shuffled, other actions and later states."""
     rng = np.random.default_rng(0)

@@ -7,7 +7,7 @@ import torch
 
 from alewm.benchmarks.timing import print_line
 from alewm.data.pairs import EvaluationPair, load_or_draw_pairs
-from alewm.data.splits import load_or_make_splits
+from alewm.data.splits import SplitBy, load_or_make_splits
 from alewm.data.store import EpisodeStore
 from alewm.envs.registration import Task, get_task
 from alewm.errors import InputError
@@ -21,11 +21,11 @@ from alewm.shapes import Float, Tensor
 _PAIRS_AT_ONCE = 50  # each is a simulator with its memory
 
 
-def bench_replay(*, data: Path, task_name: str | None, num_pairs: int | None, seed: int) -> None:
+def bench_replay(*, data: Path, task_name: str | None, num_pairs: int | None, split: SplitBy, seed: int) -> None:
     """Prints success over all standard test pairs and over those that are not solved at the start."""
     with EpisodeStore.open(data) as store:
         task = get_task(_named(store, task_name))
-        stored = load_or_draw_pairs(store, load_or_make_splits(store)).test[:num_pairs]
+        stored = load_or_draw_pairs(store, load_or_make_splits(store, split)).test[:num_pairs]
         actions = _recorded_actions(store, stored)
         pairs = GoalPairs.gather(stored, store.column, task.state_columns)
     report("replay", task, pairs, actions, seed, f"{len(pairs)} test pairs of {data}", data=str(data))

@@ -15,7 +15,7 @@ from alewm.data.store import EpisodeStore
 START_COLUMNS = ("state", "qpos", "proprio")
 """Columns that tell states apart, the most complete first; the first one a file has is looked at."""
 
-_START_DECIMALS = 3
+_START_DECIMALS = 4
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,8 @@ def find_families(store: EpisodeStore) -> Families | None:
     """The families of `store`: as labelled, else episodes of equal length and start state; None where none are copies.
 
     Where every episode has the same length and start, nothing tells copies from episodes of an environment that always
-    starts alike, and none are assumed.
+    starts alike, and none are assumed; nor where there are fewer than two episodes per family, since some starts are
+    equal by chance.
     """
     if schema.FAMILY in store.column_names:
         return Families(_labelled(store), f"as labelled in column {schema.FAMILY!r}")
@@ -49,7 +50,7 @@ def find_families(store: EpisodeStore) -> Families | None:
     keys = np.column_stack([store.lengths, starts])
     _, of_episode = np.unique(keys, axis=0, return_inverse=True)
     families = Families(of_episode.reshape(-1).astype(np.int64), f"found by equal length and first {name!r}")
-    return families if 1 < families.count < store.num_episodes else None
+    return families if 1 < families.count <= store.num_episodes / 2 else None
 
 
 def _labelled(store: EpisodeStore) -> np.ndarray:

@@ -88,8 +88,9 @@ def split_by_episode(lengths: np.ndarray, seed: int = SPLIT_SEED) -> Splits:
 def split_by_family(lengths: np.ndarray, families: np.ndarray, seed: int = SPLIT_SEED) -> Splits:
     """A split in which copies of one demonstration never face each other.
 
-    `families` names the demonstration of each episode. 10 families are held out for validation and 20 for test (a tenth
-    and a fifth if there are few), 100 and 200 episodes are drawn evenly from them, and their other copies stay unused.
+    `families` names the demonstration of each episode. 10 families are held out for validation and 20 for test: more if
+    those have fewer than 100 and 200 episodes, but at most a tenth and a fifth of all. 100 and 200 episodes are drawn
+    evenly from them, and their other copies stay unused.
     """
     if families.shape != lengths.shape:
         raise InputError(f"One family per episode was expected: {len(lengths)}, got {families.shape}.")
@@ -101,8 +102,10 @@ def split_by_family(lengths: np.ndarray, families: np.ndarray, seed: int = SPLIT
             f"Only {len(candidates)} families of copies have episodes of {MIN_HELD_OUT_LENGTH} rows or more; at least "
             f"3 are needed, one each to train, validate and test. Split by episode instead (--split episode)."
         )
-    num_validation = min(NUM_VALIDATION_FAMILIES, max(1, len(candidates) // _VALIDATION_SHARE))
-    num_test = min(NUM_TEST_FAMILIES, max(1, len(candidates) // _TEST_SHARE))
+    sizes = np.array([(eligible & (families == family)).sum() for family in candidates])
+    most_validation, most_test = (max(1, len(sizes) // share) for share in (_VALIDATION_SHARE, _TEST_SHARE))
+    num_validation = min(most_validation, _num_families(sizes, NUM_VALIDATION_FAMILIES, NUM_VALIDATION))
+    num_test = min(most_test, _num_families(sizes[num_validation:], NUM_TEST_FAMILIES, NUM_TEST))
     held_out = candidates[:num_validation], candidates[num_validation : num_validation + num_test]
     parts = []
     for chosen, count in zip(held_out, (NUM_VALIDATION, NUM_TEST), strict=True):
@@ -112,6 +115,11 @@ def split_by_family(lengths: np.ndarray, families: np.ndarray, seed: int = SPLIT
         parts.append(turns[:count])
     train = np.flatnonzero(~np.isin(families, np.concatenate(held_out)))
     return Splits(_numbers(train), _numbers(parts[0]), _numbers(parts[1]), seed)
+
+
+def _num_families(sizes: np.ndarray, fewest: int, num_episodes: int) -> int:
+    """How many families of these `sizes`, in this order, are at least `fewest` and have `num_episodes` episodes."""
+    return max(fewest, int(np.searchsorted(np.cumsum(sizes), num_episodes)) + 1)
 
 
 def load_or_make_splits(store: EpisodeStore, by: SplitBy = "family", seed: int = SPLIT_SEED) -> Splits:
