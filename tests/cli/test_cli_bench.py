@@ -14,7 +14,7 @@ FEW = ("--candidates", 10, "--iterations", 1)
     ("arguments", "measured"),
     [
         (("collect", "--episodes", 2, "--image-size", IMAGE_SIZE, "--jobs", 1), "stored_frames_per_second"),
-        (("floors", "--task", "reacher", "--episodes", 8), "replay_success_rate"),
+        (("replay-simulated", "--task", "reacher", "--episodes", 8), "replay_success_rate"),
         (("loader", "--episodes", 2, "--image-size", IMAGE_SIZE, "--batch", 8, "--batches", 2), "windows_per_second"),
         (
             ("loader", "--filter", "zstd", "--episodes", 2, "--image-size", IMAGE_SIZE, "--batch", 8, "--batches", 2),
@@ -59,6 +59,8 @@ def test_a_file_that_does_not_name_its_task_needs_it_named(alewm_here, refused, 
         (("evaluate", "--preset", "push-t-192"), "preset of two-room"),
         (("replay", "missing.h5"), "missing.h5 does not exist"),
         (("check", "--device", "cpu"), "The fast paths checked here are those of a GPU"),
+        (("replay-simulated", "--task", "cube", "--behaviour", "no-goals"), "Did you mean 'new-goals'?"),
+        (("replay-simulated", "--episodes", 0), "--episodes must be at least 1, got 0"),
     ],
 )
 def test_bad_input_gets_a_message(refused, arguments, message):

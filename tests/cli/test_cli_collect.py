@@ -50,7 +50,7 @@ def test_a_file_says_which_of_several_behaviours_made_it(alewm_here, refused, tm
         (("two-room", "--episodes", 0), "1 episode or more"),
         (("two-room", "--seed", -1), "seed of 0 or more"),
         (("two-room", "--jobs", -1), "--jobs"),
-        (("two-room", "--max-steps", 0), "at least one step, got 0"),
+        (("two-room", "--max-steps", 101), "--max-steps is from 1 to the 100 steps of two-room"),
         (("two-room", "--behaviour", "noisy"), "Unknown behaviour of two-room 'noisy'. Known: noisy-heuristic."),
     ],
 )

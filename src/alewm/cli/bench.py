@@ -5,7 +5,7 @@ from typing import Annotated
 
 import tyro
 
-from alewm.cli.bench_data import Collect, Floors, Loader, Replay
+from alewm.cli.bench_data import Collect, Loader, Replay, ReplaySimulated
 from alewm.cli.bench_model import Check, Evaluate, Planner, TrainStep
 
 
@@ -40,9 +40,9 @@ class Bench:
     what: tyro.conf.OmitSubcommandPrefixes[
         tyro.conf.OmitArgPrefixes[
             Annotated[Collect, tyro.conf.subcommand("collect")]
-            | Annotated[Floors, tyro.conf.subcommand("floors")]
             | Annotated[Loader, tyro.conf.subcommand("loader")]
             | Annotated[Replay, tyro.conf.subcommand("replay")]
+            | Annotated[ReplaySimulated, tyro.conf.subcommand("replay-simulated")]
             | Annotated[TrainStep, tyro.conf.subcommand("train-step")]
             | Annotated[Planner, tyro.conf.subcommand("planner")]
             | Annotated[Evaluate, tyro.conf.subcommand("evaluate")]

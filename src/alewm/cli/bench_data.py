@@ -56,26 +56,6 @@ class Loader:
 
 
 @dataclass(frozen=True)
-class Floors:
-    """Success without a model on a task's standard pairs: recorded actions repeated, random ones, none."""
-
-    task_name: Annotated[str, tyro.conf.arg(name="task")] = "two-room"
-    """The task."""
-    behaviour: str | None = None
-    """What acts in the episodes; if not given, the task's default."""
-    episodes: int = 300
-    """Episodes to simulate, one pair each; nothing is drawn."""
-    seed: int = 0
-    """Of the episodes and of the random actions."""
-
-    def run(self) -> None:
-        """Prints the table and the line of JSON."""
-        from alewm.benchmarks.floors import bench_floors
-
-        bench_floors(**vars(self))
-
-
-@dataclass(frozen=True)
 class Replay:
     """Success without a model on a file's test pairs: recorded actions replayed, random ones, and none."""
 
@@ -95,3 +75,23 @@ class Replay:
         from alewm.benchmarks.replay import bench_replay
 
         bench_replay(**vars(self))
+
+
+@dataclass(frozen=True)
+class ReplaySimulated:
+    """The same on episodes simulated for the occasion, without drawing them."""
+
+    task_name: Annotated[str, tyro.conf.arg(name="task")] = "two-room"
+    """The task."""
+    behaviour: str | None = None
+    """What acts in the episodes; if not given, the task's default."""
+    episodes: int = 300
+    """Episodes, one pair each."""
+    seed: int = 0
+    """Of the episodes and of the random actions."""
+
+    def run(self) -> None:
+        """Prints the table and the line of JSON."""
+        from alewm.benchmarks.replay_simulated import bench_replay_simulated
+
+        bench_replay_simulated(**vars(self))

@@ -31,7 +31,7 @@ class Collect:
     behaviour: str | None = None
     """What acts while recording, for tasks that have a choice; if not given, what made the published data."""
     max_steps: int | None = None
-    """Environment steps after which every episode is cut; if not given, the task's own limit."""
+    """Cut episodes after this many environment steps, for a quick try; if not given, where the task does."""
     jobs: int = 0
     """Processes to use; 0 means one per core."""
 

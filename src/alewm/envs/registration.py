@@ -106,16 +106,11 @@ class Task:
         return tuple(self.vector_env_class.state_shapes)
 
     def episode_source(
-        self, image_size: int | None = None, behaviour: str | None = None, max_steps: int | None = None
+        self, image_size: int | None = None, behaviour: str | None = None
     ) -> Callable[..., Iterator[dict[str, np.ndarray]]]:
-        """(seed, episode indices) to finished episodes; what is None is the task's own."""
+        """(seed, episode indices) to finished episodes, by default of the native size and the default behaviour."""
         size = checked_image_size(self.image_size if image_size is None else image_size, self.image_size)
-        source = partial(self.collect_with(behaviour or self.default_behaviour), image_size=size)
-        if max_steps is None:
-            return source
-        if max_steps < 1:
-            raise InputError(f"Episodes have at least one step, got {max_steps}.")
-        return partial(source, max_steps=max_steps)
+        return partial(self.collect_with(behaviour or self.default_behaviour), image_size=size)
 
     def make_vector_env(
         self, num_envs: int, device: torch.device | str = "cpu", image_size: int | None = None

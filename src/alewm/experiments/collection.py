@@ -2,6 +2,7 @@
 
 import time
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from alewm.data.codec import Compression
@@ -43,19 +44,23 @@ def collect_task(
 ) -> Collected:
     """What was recorded now of the `num_episodes` episodes in `out`, by `jobs` processes (0 for one per core).
 
-    `behaviour` names what acts and `max_steps` cuts episodes (None for the task's own). The file says which behaviour
-    it was where a task has a choice, and where episodes were cut.
+    `behaviour` names what acts (None for the task's default); a task that has a choice has it stored in the file.
+    `max_steps` cuts episodes earlier than the task does.
     """
     task, processes = get_task(task_name), num_processes(jobs)
     if seed < 0 or num_episodes < 1:
         raise InputError(f"Expected a seed of 0 or more and 1 episode or more, got {seed} and {num_episodes}.")
     compression.check_installed()
-    source = task.episode_source(image_size, behaviour, max_steps)
+    source = task.episode_source(image_size, behaviour)
     attributes: dict[str, str | int] = {"task": task.name, "image_size": image_size or task.image_size}
     if len(task.behaviours) > 1:
         attributes["behaviour"] = behaviour or task.default_behaviour
     if max_steps is not None:
-        attributes["max_steps"] = max_steps
+        if not 1 <= max_steps <= task.max_episode_steps:
+            raise InputError(
+                f"--max-steps is from 1 to the {task.max_episode_steps} steps of {task.name}, got {max_steps}."
+            )
+        source, attributes["max_steps"] = partial(source, max_steps=max_steps), max_steps
     out.parent.mkdir(parents=True, exist_ok=True)
     began, num_new_frames = time.perf_counter(), 0
     with Progress(f"collecting {task.name}", num_episodes, "episodes") as bar:

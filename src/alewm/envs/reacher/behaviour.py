@@ -16,7 +16,7 @@ MAX_STEPS = 200
 """Environment steps of every episode; it has a row more."""
 
 _TARGET_RADIUS = (0.05, 0.20)
-_REWARD_DISTANCE = 0.015 + 0.01  # the radii of dm_control's small target and of the finger
+_REWARD_DISTANCE = physics.TARGET_RADIUS + 0.01  # the finger has a radius too
 _SCORE_SCALE = 1000.0
 
 

@@ -1,6 +1,6 @@
-"""What success is worth without a model: recorded actions repeated, random ones and none, on the standard pairs.
+"""What success is worth without a model, on pairs of episodes that are simulated for the occasion.
 
-Episodes are simulated for the occasion and nothing is drawn, so that tasks with slow pictures can be measured anywhere.
+Nothing is drawn, so that tasks with slow pictures can be measured anywhere; `alewm.benchmarks.replay` needs a file.
 Pairs are those that a file of the same seed would have, one per episode.
 """
 
@@ -15,7 +15,7 @@ from alewm.evaluation.closed_loop import GoalPairs
 from alewm.shapes import Float, Tensor
 
 
-def bench_floors(*, task_name: str, behaviour: str | None, episodes: int, seed: int) -> None:
+def bench_replay_simulated(*, task_name: str, behaviour: str | None, episodes: int, seed: int) -> None:
     """Prints success over all pairs and over those that are not solved at the start."""
     task = get_task(task_name)
     if episodes < 1:
@@ -23,7 +23,7 @@ def bench_floors(*, task_name: str, behaviour: str | None, episodes: int, seed: 
     name = behaviour or task.default_behaviour
     pairs, actions = _standard_pairs(task, name, episodes, seed)
     what = f"{len(pairs)} pairs of simulated episodes ({name})"
-    report("floors", task, pairs, actions, seed, what, behaviour=name)
+    report("replay-simulated", task, pairs, actions, seed, what, behaviour=name)
 
 
 def _standard_pairs(
