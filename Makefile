@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test setup lint format bench clean
+.PHONY: demo test setup lint format bench docs clean
 
 demo: setup          ## The main job, small enough for a laptop
 	$(BIN)/alewm demo --out runs/demo
@@ -33,6 +33,9 @@ format: setup        ## Let ruff rewrite what it can
 
 bench: setup         ## Measure the fast paths beside the references
 	$(BIN)/alewm bench regularizer
+
+docs: setup          ## The pages of the environments, from their docstrings
+	$(BIN)/python -m alewm.reports.environment_pages
 
 clean:               ## Remove everything the other targets made, except runs/
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,7 +1,15 @@
 """Shape annotations are enforced while testing, and no test depends on how fast the machine is."""
 
+import os
+
+os.environ.setdefault("TRITON_INTERPRET", "1")  # GPU kernels are tested for what they compute, without a GPU
+
 from hypothesis import settings
 from jaxtyping import install_import_hook
+
+# Triton reads the source of its kernels, so these two modules are imported as they are written.
+import alewm.model.triton_kernels
+import alewm.regularizers.kernels.triton_kernels  # noqa: F401
 
 install_import_hook("alewm", "beartype.beartype")
 settings.register_profile("alewm", deadline=None)

@@ -1,6 +1,8 @@
 """Files from elsewhere: the published layouts open, the broken ones are refused by name, column and row."""
 
 import importlib.util
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -156,6 +158,16 @@ def test_what_is_no_data_file_is_refused(tmp_path: Path) -> None:
     ]:
         with pytest.raises(InputError, match=message):
             EpisodeStore.open(tmp_path / name)
+
+
+def test_a_file_whose_writer_was_killed_is_told_from_a_damaged_one(tmp_path: Path) -> None:
+    program = (
+        "import h5py, os; file = h5py.File('a.h5', 'w', libver='latest'); "
+        "file['action'] = [1]; file.swmr_mode = True; file.flush(); os._exit(0)"
+    )
+    subprocess.run([sys.executable, "-c", program], cwd=tmp_path, check=True)
+    with pytest.raises(InputError, match=r"clear the mark: h5clear -s .*a\.h5"):
+        EpisodeStore.open(tmp_path / "a.h5")
 
 
 @pytest.mark.parametrize("share", [0.99, 0.5, 0.1])

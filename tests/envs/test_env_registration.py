@@ -25,6 +25,14 @@ def test_reacher_is_described_as_the_data_files_need_it():
     assert (task.action_dim, task.image_size, task.state_columns) == (2, 224, ("qpos", "qvel"))
 
 
+def test_cube_is_described_as_the_data_files_need_it():
+    task = get_task("cube")
+    assert (task.name, task.env_id, task.extra) == ("cube", "alewm/Cube-v1", "mujoco")
+    assert (task.action_dim, task.image_size, task.state_columns) == (5, 224, ("qpos", "qvel"))
+    assert tuple(task.behaviours) == ("one-goal", "new-goals")
+    assert task.default_behaviour == "one-goal"
+
+
 def test_an_unknown_behaviour_proposes_the_nearest():
     with pytest.raises(InputError, match=r"Unknown behaviour of reacher 'uniform'\. .*Known: uniform-random\."):
         get_task("reacher").episode_source(behaviour="uniform")

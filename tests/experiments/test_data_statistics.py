@@ -6,6 +6,7 @@ from functools import partial
 import h5py
 import numpy as np
 import pytest
+from published_files import write_published
 
 from alewm.data.collect import collect
 from alewm.data.store import EpisodeStore
@@ -66,3 +67,11 @@ def test_a_file_without_states_still_has_its_general_figures(path, tmp_path):
         assert found == {name: value for name, value in measure(whole, TWO_ROOM).items() if name in found}
         assert "presolved_share" not in found
         assert "action_std" in found
+
+
+def test_a_published_file_without_our_columns_has_what_can_be_said_of_it(tmp_path):
+    write_published(tmp_path / "a.h5", "pusht_expert_train")
+    with EpisodeStore.open(tmp_path / "a.h5") as store:
+        found = measure(store, get_task("push-t"))
+    assert 0 <= found["presolved_share"] < 0.5
+    assert "contact_share" not in found

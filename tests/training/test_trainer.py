@@ -166,8 +166,8 @@ def test_counts_that_make_no_sense_are_refused(options, message):
 def test_too_little_data_and_compiling_on_a_cpu_are_refused(tmp_path):
     with pytest.raises(InputError, match="do not fill one batch of 16"):
         trainer(tmp_path, run_config(num_steps=None), draw_windows(10))
-    with pytest.raises(InputError, match="Compiling needs a GPU"):
-        trainer(tmp_path, run_config(compiles=True))
+    with pytest.raises(InputError, match="Updates cannot be compiled: the device is a cpu"):
+        trainer(tmp_path, run_config(acceleration="graph"))
 
 
 def test_bfloat16_networks_keep_float32_statistics(tmp_path):

@@ -1,5 +1,7 @@
 """A whole evaluation, environment and planning together, with a model that has learned nothing."""
 
+import time
+
 import torch
 
 from alewm.benchmarks.timing import print_line
@@ -14,12 +16,18 @@ from alewm.experiments.presets import preset
 from alewm.model.world_model import build_world_model
 from alewm.planning.cem import CEMConfig
 from alewm.planning.planner import Planner, PlanningConfig
+from alewm.planning.search_choice import choose_search
 
 _GOAL_OFFSET = 25
 
 
-def bench_evaluate(*, preset_name: str, episodes: int, candidates: int, iterations: int, device: str) -> None:
-    """Prints the seconds of an evaluation of `episodes` pairs; an untrained model finishes few early, so it is long."""
+def bench_evaluate(
+    *, preset_name: str, episodes: int, candidates: int, iterations: int, device: str, reference: bool
+) -> None:
+    """Prints the seconds of an evaluation of `episodes` pairs; an untrained model finishes few early, so it is long.
+
+    Cold is the first of two in this process, in which kernels are compiled.
+    """
     where, config = find_device(device), preset(preset_name)
     if config.task != "two-room" or episodes < 1:
         raise InputError(f"Expected a preset of two-room and 1 episode or more, got {preset_name} and {episodes}.")
@@ -27,19 +35,23 @@ def bench_evaluate(*, preset_name: str, episodes: int, candidates: int, iteratio
     task = get_task(config.task)
     cem = CEMConfig(candidates, iterations, max(2, candidates // 10))
     planning = PlanningConfig(cem=cem, episodes_per_batch=EPISODES_PER_BATCH[where.type])
-    planner = Planner(model, [0.0] * task.action_dim, [1.0] * task.action_dim, planning)
+    search = choose_search(model, where, reference=reference)
+    planner = Planner(model, [0.0] * task.action_dim, [1.0] * task.action_dim, planning, inner_loop=search.inner_loop)
     paths = [torch.from_numpy(made["proprio"]) for made in simulate_episodes(0, range(episodes))]
     starts = torch.stack([path[0] for path in paths])
     goals = torch.stack([path[min(_GOAL_OFFSET, len(path) - 1)] for path in paths])
     steps = ((0,) * episodes, (_GOAL_OFFSET,) * episodes)
     pairs = GoalPairs(tuple(range(episodes)), *steps, {"proprio": starts}, {"proprio": goals})
     envs = task.make_vector_env(episodes, where, config.model.encoder.image_size)
-    evaluate(envs, pairs, planner, model.log_prior.exp(), budget=planning.frame_skip)  # once for nothing, to warm up
+    began = time.perf_counter()
+    evaluate(envs, pairs, planner, model.log_prior.exp())
+    cold = time.perf_counter() - began
     result = evaluate(envs, pairs, planner, model.log_prior.exp()).result
     seconds, planned = result["seconds"], result["seconds_planning"]
     print(f"{preset_name} on {where}: {episodes} pairs, {candidates} candidates, {iterations} iterations")
-    print(f"{'seconds':>10}{'planned episodes':>18}{'seconds per episode':>21}")
-    print(f"{seconds:>10.2f}{planned:>18.2f}{seconds / episodes:>21.3f}")
+    print(f"search: {search.description}")
+    print(f"{'cold s':>10}{'warm s':>10}{'of it planning':>16}{'warm s per episode':>20}")
+    print(f"{cold:>10.2f}{seconds:>10.2f}{planned:>16.2f}{seconds / episodes:>20.3f}")
     print_line(
         "evaluate",
         preset=preset_name,
@@ -47,6 +59,8 @@ def bench_evaluate(*, preset_name: str, episodes: int, candidates: int, iteratio
         candidates=candidates,
         iterations=iterations,
         device=where.type,
+        search=search.description,
+        seconds_cold=cold,
         seconds=seconds,
         seconds_planning=planned,
     )

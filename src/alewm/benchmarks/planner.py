@@ -1,44 +1,72 @@
-"""Time of a plan against the capacity it is made with."""
+"""Time of a plan: the reference one episode at a time, and ours for many at once, against the capacity."""
 
 from functools import partial
+from typing import Any
 
 import torch
 
+from alewm.benchmarks.profiling import kernel_table
+from alewm.benchmarks.reference import reference_plan
 from alewm.benchmarks.timing import median_seconds, print_line
 from alewm.devices import find_device
+from alewm.errors import InputError
 from alewm.experiments.presets import preset
 from alewm.model.world_model import build_world_model
 from alewm.planning.cem import CEMConfig
+from alewm.planning.noise import candidate_noise
 from alewm.planning.planner import Planner, PlanningConfig
+from alewm.planning.search_choice import choose_search
 
 _STEPS_PER_BLOCK = 5
 
 
+@torch.no_grad()
 def bench_planner(
-    *, preset_name: str, episodes: int, candidates: int, iterations: int, repeats: int, device: str
+    *,
+    preset_name: str,
+    episodes: int,
+    candidates: int,
+    iterations: int,
+    repeats: int,
+    device: str,
+    capacities: tuple[int, ...],
+    reference: bool,
+    profile: bool,
 ) -> None:
-    """Prints milliseconds per plan of a batch of episodes, for every supported capacity."""
+    """Prints milliseconds per plan of a batch of episodes, for every capacity asked for."""
     where, config = find_device(device), preset(preset_name)
+    support = config.model.support
+    for k in capacities:
+        support.index_of(k)
     model = build_world_model(config.model, torch.Generator().manual_seed(0)).to(where).eval()
     action_dim = config.model.action_dim // _STEPS_PER_BLOCK
     cem = CEMConfig(candidates, iterations, max(2, candidates // 10))
     planning = PlanningConfig(cem=cem, episodes_per_batch=episodes)
-    planner = Planner(model, [0.0] * action_dim, [1.0] * action_dim, planning)
+    search = choose_search(model, where)
+    planner = Planner(model, [0.0] * action_dim, [1.0] * action_dim, planning, inner_loop=search.inner_loop)
     generator = torch.Generator().manual_seed(1)
     now, goal = torch.randn(2, episodes, config.model.latent_dim, generator=generator).to(where)
     keys = [(0, episode, 0) for episode in range(episodes)]
-    capacities = config.model.support.capacities
-    rows = {
-        str(k): 1e3 * median_seconds(partial(planner.plan, now, goal, [(k,)] * episodes, keys), repeats, where)
-        for k in capacities
-    }
+
+    def plan(k: int) -> Any:
+        return planner.plan(now, goal, [(k,)] * episodes, keys)
+
+    rows = {str(k): 1e3 * median_seconds(partial(plan, k), repeats, where) for k in capacities or support.capacities}
     print(
         f"{preset_name} on {where}: {episodes} episodes at once, {candidates} candidates, {iterations} iterations, "
         f"horizon {planning.horizon}, median of {repeats}"
     )
+    print(f"search: {search.description}")
     print(f"{'capacity':>9}{'ms':>10}{'ms per episode':>16}")
-    for k, milliseconds in rows.items():
-        print(f"{k:>9}{milliseconds:>10.1f}{milliseconds / episodes:>16.2f}")
+    for name, milliseconds in rows.items():
+        print(f"{name:>9}{milliseconds:>10.1f}{milliseconds / episodes:>16.2f}")
+    alone = None
+    if reference:
+        alone = _reference_milliseconds(model, now, goal, support.latent_dim, cem, planning.horizon, repeats)
+        quickest = min(rows.values()) / episodes
+        print(f"reference, one episode at a time, whole latent: {alone:.1f} ms; ratio {alone / quickest:.1f}x")
+    if profile:
+        print(kernel_table(partial(plan, (capacities or support.capacities)[0]), where))
     print_line(
         "planner",
         preset=preset_name,
@@ -46,6 +74,25 @@ def bench_planner(
         candidates=candidates,
         iterations=iterations,
         device=where.type,
+        search=search.description,
         milliseconds_by_capacity=rows,
         milliseconds_per_episode_by_capacity={k: milliseconds / episodes for k, milliseconds in rows.items()},
+        reference_milliseconds_per_episode=alone,
+        peak_mebibytes=torch.cuda.max_memory_allocated(where) / 2**20 if where.type == "cuda" else None,
     )
+
+
+def _reference_milliseconds(
+    model: Any, now: torch.Tensor, goal: torch.Tensor, capacity: int, cem: CEMConfig, horizon: int, repeats: int
+) -> float:
+    if repeats < 1:
+        raise InputError(f"--repeats must be at least 1, got {repeats}.")
+    sizes = (cem.num_iterations, cem.num_candidates, horizon, model.config.action_dim)
+    noise = candidate_noise([(0, 0, 0)], *sizes, device=now.device)
+    dtype = torch.bfloat16 if now.is_cuda else None
+
+    def plan() -> None:
+        with torch.autocast(now.device.type, dtype=dtype, enabled=dtype is not None):
+            reference_plan(model, now[:1], goal[:1], noise, capacity, cem)
+
+    return 1e3 * median_seconds(plan, min(repeats, 3), now.device)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import torch
 
@@ -9,7 +10,7 @@ from alewm.benchmarks.timing import median_seconds, print_line
 from alewm.capacity.prior import polynomial_prior
 from alewm.capacity.support import CapacitySupport
 from alewm.errors import InputError
-from alewm.regularizers.kernels.dispatch import PathName, choose
+from alewm.regularizers.kernels.dispatch import PathName, choose, why_no_gpu_path
 from alewm.regularizers.kernels.native import why_not
 from alewm.regularizers.mix_sigreg import mix_sigreg
 from alewm.regularizers.quadrature import EPPS_PULLEY
@@ -29,39 +30,81 @@ def bench_regularizer(*, batch: int, frames: int, latent_dim: int, projections: 
     u = random_directions(latent_dim, projections, generator=generator).to(device)
     prior = polynomial_prior(len(support), _PRIOR_DEGREE).to(device)
 
-    def loss(path: PathName, dtype: torch.dtype) -> torch.Tensor:
+    def loss(path: PathName, dtype: torch.dtype, s: torch.Tensor = s, logits: torch.Tensor = logits) -> torch.Tensor:
         q = logits.to(dtype).softmax(-1)
         statistic = mix_sigreg(s.to(dtype), q[None], u.to(dtype)[None], prior.to(dtype)[None], support, path=path)
         return statistic.mean()
 
     exact = loss("reference", torch.float64)
     exact_gradient = torch.autograd.grad(exact, s)[0]
-    obstacle = why_not(s, support, EPPS_PULLEY)
     paths: list[PathName] = ["reference", "recurrence"]
-    if obstacle is None:
-        paths.append("native")
-    rows = {}
+    obstacles: dict[PathName, str | None] = {
+        "native": why_not(s, support, EPPS_PULLEY),
+        "gpu": why_no_gpu_path(s, u),
+    }
+    paths += [path for path, obstacle in obstacles.items() if obstacle is None]
+    rows: dict[str, dict[str, Any]] = {}
     for path in paths:
         value = loss(path, torch.float32)
         gradient = torch.autograd.grad(value, s)[0]
         rows[path] = {
             "milliseconds": 1e3 * median_seconds(partial(_forward_backward, loss, path, s, logits), repeats, s.device),
+            "recorded_milliseconds": _recorded_milliseconds(loss, path, s, logits),
+            "peak_mebibytes": _peak_mebibytes(partial(_forward_backward, loss, path, s, logits), s.device),
             "value_error": float(((value - exact) / exact).abs().detach()),
             "gradient_error": float((gradient - exact_gradient).abs().max() / exact_gradient.abs().max()),
         }
     chosen = choose(s, support, EPPS_PULLEY)
     print(f"MixSIGReg, B {batch}, F {frames}, D {latent_dim}, C {len(support)}, P {projections}, float32 on {device}")
-    print(f"{'path':<12}{'ms':>9}{'ratio':>8}{'value error':>14}{'gradient error':>16}")
-    for path, row in rows.items():
+    print(f"{'path':<12}{'ms':>9}{'ratio':>8}{'recorded ms':>13}{'MiB':>8}{'value error':>13}{'gradient error':>16}")
+    for name, row in rows.items():
         ratio = rows["reference"]["milliseconds"] / row["milliseconds"]
         print(
-            f"{path:<12}{row['milliseconds']:>9.2f}{ratio:>7.1f}x{row['value_error']:>14.1e}{row['gradient_error']:>16.1e}"
+            f"{name:<12}{row['milliseconds']:>9.2f}{ratio:>7.1f}x{_or_dash(row['recorded_milliseconds']):>13}"
+            f"{_or_dash(row['peak_mebibytes']):>8}{row['value_error']:>13.1e}{row['gradient_error']:>16.1e}"
         )
-    if obstacle is not None:
-        print(f"native is not available: {obstacle}")
+    for unavailable, obstacle in obstacles.items():
+        if obstacle is not None:
+            print(f"{unavailable} is not available: {obstacle}")
     print(f"chosen: {chosen.path} ({chosen.reason})")
     sizes = {"B": batch, "F": frames, "D": latent_dim, "C": len(support), "P": projections}
     print_line("regularizer", sizes=sizes, paths=rows, chosen=chosen.path)
+
+
+def _or_dash(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"
+
+
+def _peak_mebibytes(call: Callable[[], object], device: torch.device) -> float | None:
+    """Memory a call needs at most beyond what was there before it."""
+    if device.type != "cuda":
+        return None
+    torch.cuda.reset_peak_memory_stats(device)
+    before = torch.cuda.memory_allocated(device)
+    call()
+    return (torch.cuda.max_memory_allocated(device) - before) / 2**20
+
+
+def _recorded_milliseconds(
+    loss: Callable[..., torch.Tensor], path: PathName, s: torch.Tensor, logits: torch.Tensor
+) -> float | None:
+    """Time as part of a CUDA graph, as training runs it: kernels without the processor's time to launch them."""
+    if s.device.type != "cuda":
+        return None
+    stream, graph = torch.cuda.Stream(s.device), torch.cuda.CUDAGraph()  # type: ignore[no-untyped-call]
+    # Fresh leaves: autograd remembers the stream that old ones were first used on.
+    leaves = [tensor.detach().clone().requires_grad_() for tensor in (s, logits)]
+
+    def run() -> None:
+        torch.autograd.grad(loss(path, torch.float32, *leaves), leaves)
+
+    torch.cuda.synchronize(s.device)
+    with torch.cuda.stream(stream):
+        run()
+    torch.cuda.synchronize(s.device)
+    with torch.cuda.graph(graph, stream=stream):
+        run()
+    return 1e3 * median_seconds(graph.replay, 15, s.device)
 
 
 def _support(latent_dim: int) -> CapacitySupport:
@@ -74,7 +117,5 @@ def _support(latent_dim: int) -> CapacitySupport:
     return CapacitySupport(tuple(latent_dim * block // _NUM_BLOCKS for block in range(1, _NUM_BLOCKS + 1)))
 
 
-def _forward_backward(
-    loss: Callable[[PathName, torch.dtype], torch.Tensor], path: PathName, s: torch.Tensor, logits: torch.Tensor
-) -> None:
+def _forward_backward(loss: Callable[..., torch.Tensor], path: PathName, s: torch.Tensor, logits: torch.Tensor) -> None:
     torch.autograd.grad(loss(path, torch.float32), (s, logits))

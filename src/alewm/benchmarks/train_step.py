@@ -1,21 +1,29 @@
-"""One training update, whole, with the data already on the device."""
+"""One training update with the data already on the device: LeWM as documented, and ours on each of its paths."""
 
+import time
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Literal
+from typing import Any, Literal, get_args
 
 import torch
 
+from alewm.benchmarks.profiling import kernel_table
+from alewm.benchmarks.reference import ReferenceStep, lewm_of
 from alewm.benchmarks.timing import median_seconds, print_line
 from alewm.devices import find_device
-from alewm.errors import InputError
 from alewm.experiments.presets import preset
 from alewm.model.world_model import build_world_model
+from alewm.shapes import Tensor
+from alewm.training.acceleration import Acceleration, choose_acceleration, compile_blocks
+from alewm.training.config import RunConfig
+from alewm.training.graphed import GraphedUpdates
 from alewm.training.losses import Objective
 from alewm.training.noise import RandomStreams
 from alewm.training.optim import build_optimizer
-from alewm.training.step import update
+from alewm.training.step import PlainUpdates
 
 _FRAMES = 4
+_CALLS_BEFORE_TIMING = 4  # compiled in the first, recorded in the fourth
 
 
 def bench_train_step(
@@ -25,57 +33,86 @@ def bench_train_step(
     repeats: int,
     device: str,
     precision: Literal["auto", "float32", "bfloat16"],
-    compiled: bool,
+    acceleration: Acceleration,
+    reference: bool,
+    profile: bool,
 ) -> None:
-    """Prints the median time of an update (losses, gradients, clipping, AdamW), its rate and its memory."""
-    where = find_device(device)
-    if compiled and where.type != "cuda":
-        raise InputError(f"Compiling needs a GPU, but the device is {where.type}; leave out --compile.")
-    config = preset(preset_name)
-    training = replace(config.training, precision=precision)
-    dtype = training.autocast_dtype(where)
-    model = build_world_model(config.model, torch.Generator().manual_seed(0)).to(where).train()
-    if compiled:
-        model.encoder.compile()
-        model.predictor.compile()
-    objective = Objective(config.objective, config.model).to(where)
-    optimizer, streams = build_optimizer(model, training.optim), RandomStreams(0, where)
+    """Prints median times of an update (losses, gradients, clipping, AdamW), rates and memory."""
+    where, config = find_device(device), preset(preset_name)
+    config = replace(config, training=replace(config.training, precision=precision))
+    dtype = config.training.autocast_dtype(where)
     size, generator = config.model.encoder.image_size, torch.Generator().manual_seed(1)
     pixels = torch.randint(256, (batch, _FRAMES, size, size, 3), dtype=torch.uint8, generator=generator).to(where)
     actions = torch.randn(batch, _FRAMES - 1, config.model.action_dim, generator=generator).to(where)
-
-    def step() -> None:
-        noise = streams.draw_step(model, batch, _FRAMES - 1, drops=True)
-        update(
-            model,
-            objective,
-            optimizer,
-            pixels,
-            actions,
-            noise,
-            streams.directions,
-            clip_norm=training.optim.clip_norm,
-            autocast_dtype=dtype,
+    chosen = choose_acceleration(acceleration, where)
+    rows: dict[str, dict[str, Any]] = {}
+    if reference:
+        step = ReferenceStep(
+            lewm_of(config.model),
+            where,
+            weight=config.objective.regularizer_weight,
+            projections=config.objective.num_projections,
         )
-
-    if where.type == "cuda":
-        torch.cuda.reset_peak_memory_stats(where)
-    seconds = median_seconds(step, repeats, where)
-    peak = torch.cuda.max_memory_allocated(where) / 2**20 if where.type == "cuda" else None
+        name = f"reference ({step.model.encoder_home})"
+        rows[name] = _timed(lambda: step(pixels, actions, dtype), repeats, where)
+        del step
+    if reference and chosen.path != "none":
+        rows["none"] = _timed(_updates(config, "none", where, pixels, actions), repeats, where)
+    update = _updates(config, chosen.path, where, pixels, actions)
+    rows[chosen.path] = _timed(update, repeats, where)
     arithmetic = str(dtype or torch.float32).removeprefix("torch.")
     method, latent = config.objective.method, config.model.latent_dim
     print(f"{preset_name}: {method}, D {latent}, {batch} windows of {_FRAMES} frames of {size} x {size} on {where}")
-    print(f"{arithmetic}, {'compiled' if compiled else 'not compiled'}, median of {repeats}")
-    print(f"{'ms':>10}{'windows/s':>12}{'peak MiB':>12}")
-    print(f"{1e3 * seconds:>10.2f}{batch / seconds:>12,.0f}{'-' if peak is None else f'{peak:,.0f}':>12}")
+    print(f"{arithmetic}, median of {repeats}; ours: {chosen}")
+    print(f"{'':<26}{'ms':>9}{'ratio':>8}{'windows/s':>12}{'peak MiB':>10}{'first calls s':>15}")
+    slowest = next(iter(rows.values()))["milliseconds"]
+    for name, row in rows.items():
+        peak = "-" if row["peak_mebibytes"] is None else f"{row['peak_mebibytes']:,.0f}"
+        rate, ratio = 1e3 * batch / row["milliseconds"], slowest / row["milliseconds"]
+        print(
+            f"{name:<26}{row['milliseconds']:>9.2f}{ratio:>7.2f}x{rate:>12,.0f}{peak:>10}{row['first_seconds']:>15.1f}"
+        )
+    if profile:
+        print(kernel_table(update, where))
     print_line(
         "train-step",
         preset=preset_name,
         batch=batch,
         device=where.type,
         precision=arithmetic,
-        compiled=compiled,
-        milliseconds=1e3 * seconds,
-        windows_per_second=batch / seconds,
-        peak_mebibytes=peak,
+        path=chosen.path,
+        milliseconds=rows[chosen.path]["milliseconds"],
+        windows_per_second=1e3 * batch / rows[chosen.path]["milliseconds"],
+        rows=rows,
     )
+
+
+def _updates(config: RunConfig, path: str, where: torch.device, pixels: Tensor, actions: Tensor) -> Callable[[], Any]:
+    assert path in get_args(Acceleration)
+    model = build_world_model(config.model, torch.Generator().manual_seed(0)).to(where).train()
+    if path != "none":
+        compile_blocks(model)
+    plain = PlainUpdates(
+        model,
+        Objective(config.objective, config.model).to(where),
+        build_optimizer(model, config.training.optim, on_device=path == "graph"),
+        RandomStreams(0, where),
+        clip_norm=config.training.optim.clip_norm,
+        autocast_dtype=config.training.autocast_dtype(where),
+    )
+    update = GraphedUpdates(plain, where) if path == "graph" else plain
+    return lambda: update(pixels, actions)
+
+
+def _timed(call: Callable[[], Any], repeats: int, where: torch.device) -> dict[str, Any]:
+    is_gpu = where.type == "cuda"
+    if is_gpu:
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats(where)
+    began = time.perf_counter()
+    for _ in range(_CALLS_BEFORE_TIMING if is_gpu else 1):
+        call()
+    first = time.perf_counter() - began
+    seconds = median_seconds(call, repeats, where)
+    peak = torch.cuda.max_memory_allocated(where) / 2**20 if is_gpu else None
+    return {"milliseconds": 1e3 * seconds, "peak_mebibytes": peak, "first_seconds": first}

@@ -1,5 +1,7 @@
 """Prefix masks: coordinate j is kept by capacity k when j ≤ k."""
 
+from functools import lru_cache
+
 import torch
 
 from alewm.capacity.support import CapacitySupport
@@ -9,10 +11,17 @@ from alewm.shapes import Float, Int, Tensor
 def prefix_masks(
     support: CapacitySupport, *, device: torch.device | None = None, dtype: torch.dtype = torch.float32
 ) -> Float[Tensor, "C D"]:
-    """The matrix **M** whose row c is m(k_c)."""
-    capacities = torch.tensor(support.capacities, device=device)
-    coordinates = torch.arange(1, support.latent_dim + 1, device=device)
-    return (coordinates <= capacities[:, None]).to(dtype)
+    """The matrix **M** whose row c is m(k_c). Shared by all who ask for it: not to be written to."""
+    return _remembered_masks(support.capacities, torch.device(device or "cpu"), dtype)
+
+
+@lru_cache(maxsize=64)
+def _remembered_masks(capacities: tuple[int, ...], device: torch.device, dtype: torch.dtype) -> Tensor:
+    # Remembered, because copying the capacities to a GPU at every call would make it wait for the processor.
+    with torch.inference_mode(False):
+        ends = torch.tensor(capacities, device=device)
+        coordinates = torch.arange(1, capacities[-1] + 1, device=device)
+        return (coordinates <= ends[:, None]).to(dtype)
 
 
 def mask_of_choice(choice: Float[Tensor, "*batch C"], masks: Float[Tensor, "C D"]) -> Float[Tensor, "*batch D"]:

@@ -20,8 +20,12 @@ class TrainStep:
     """auto, cpu, cuda or cuda:1."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     """Arithmetic of the networks."""
-    compiled: Annotated[bool, tyro.conf.arg(name="compile")] = False
-    """Compile encoder and predictor; GPU only."""
+    acceleration: Literal["auto", "none", "compile", "graph"] = "auto"
+    """How updates are executed: as written, compiled, or compiled and recorded as a CUDA graph; auto is the fastest."""
+    reference: bool = False
+    """Time LeWM as documented and our update as written beside it."""
+    profile: bool = False
+    """Print where the GPU's time goes, kernel by kernel."""
 
     def run(self) -> None:
         """Prints the table and the line of JSON."""
@@ -46,6 +50,12 @@ class Planner:
     """Timed plans after three warm-up ones; the median is reported."""
     device: str = "auto"
     """auto, cpu, cuda or cuda:1."""
+    capacities: tuple[int, ...] = ()
+    """Capacities to plan with; if not given, all that the configuration supports."""
+    reference: bool = False
+    """Time the plan of one episode by full-width rollouts, operation by operation, beside it."""
+    profile: bool = False
+    """Print where the GPU's time goes, kernel by kernel."""
 
     def run(self) -> None:
         """Prints the table and the line of JSON."""
@@ -68,9 +78,29 @@ class Evaluate:
     """CEM: times the distribution is refined."""
     device: str = "auto"
     """auto, cpu, cuda or cuda:1."""
+    reference: bool = False
+    """Search as it is written, in float32, also where a faster search could run."""
 
     def run(self) -> None:
         """Prints the table and the line of JSON."""
         from alewm.benchmarks.evaluate import bench_evaluate
 
         bench_evaluate(**vars(self))
+
+
+@dataclass(frozen=True)
+class Check:
+    """Every fast path of a GPU beside its reference: are they equal up to rounding?"""
+
+    preset_name: Annotated[str, tyro.conf.arg(name="preset")] = "two-room-192"
+    """The configuration; the weights are untrained."""
+    batch: int = 32
+    """Windows, images or candidates compared at once."""
+    device: str = "auto"
+    """auto, cuda or cuda:1."""
+
+    def run(self) -> None:
+        """Prints the table and the line of JSON; fails where a difference is too large."""
+        from alewm.benchmarks.check import bench_check
+
+        bench_check(**vars(self))

@@ -30,6 +30,8 @@ class Collect:
     extra alewm[zstd]."""
     behaviour: str | None = None
     """What acts while recording, for tasks that have a choice; if not given, what made the published data."""
+    max_steps: int | None = None
+    """Cut episodes after this many environment steps, for a quick try; if not given, where the task does."""
     jobs: int = 0
     """Processes to use; 0 means one per core."""
 
@@ -48,6 +50,7 @@ class Collect:
             image_size=self.image_size,
             compression=Compression(self.compression),
             behaviour=self.behaviour,
+            max_steps=self.max_steps,
             jobs=self.jobs,
         )
         size = f"{self.episodes:,} episodes in {self.out.stat().st_size / 1e6:,.1f} MB"

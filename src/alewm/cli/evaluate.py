@@ -39,6 +39,8 @@ class Evaluate:
     """Environment steps per episode."""
     seed: int = 42
     """Seed of the planner's noise."""
+    reference: bool = False
+    """Search as it is written, in float32, also where a faster search could run."""
     device: str = "auto"
     """auto (a GPU where there is one), cpu, cuda or cuda:1."""
     animations: int = 4
@@ -70,7 +72,7 @@ class Evaluate:
             capacity=self.capacity,
             seed=self.seed,
         )
-        settings = EvaluationSettings(self.split, self.episodes, self.budget, planning)
+        settings = EvaluationSettings(self.split, self.episodes, self.budget, planning, self.reference)
         device = find_device(self.device)
         evaluated = {
             str(run): evaluate_run(

@@ -38,8 +38,8 @@ class Train:
     """auto (a GPU where there is one), cpu, cuda or cuda:1."""
     precision: Literal["auto", "float32", "bfloat16"] | None = None
     """Arithmetic of the networks; auto is bfloat16 where a GPU has it."""
-    compile: bool = False
-    """Compile encoder and predictor; GPU only."""
+    acceleration: Literal["auto", "none", "compile", "graph"] | None = None
+    """How updates are executed: as written, compiled, or compiled and recorded as a CUDA graph; auto is the fastest."""
     deterministic: bool = False
     """Repeat bit by bit on a GPU too, at some cost; a CPU always does."""
     checkpoint_every: int | None = None
@@ -48,6 +48,9 @@ class Train:
     """Updates between passes over the validation windows."""
     log_every: int | None = None
     """Updates between lines of metrics."""
+    split: Literal["family", "episode"] = "family"
+    """What is held out: whole families where episodes are copies of a demonstration (else episodes), or episodes even
+    then, as in the paper."""
     threads: int = 0
     """Threads that decode frames; 0 means one per core."""
     list: bool = False
@@ -72,7 +75,15 @@ class Train:
 
         out = self.out or Path("runs") / f"{self.preset}-{config.training.seed}"
         device = find_device(self.device)
-        train_run(config, self.data, out, device=device, preset=self.preset, num_threads=self.threads)
+        train_run(
+            config,
+            self.data,
+            out,
+            device=device,
+            preset=self.preset,
+            split_by=self.split,
+            num_threads=self.threads,
+        )
         if launched_rank() == 0:
             print(out)
 
@@ -82,7 +93,7 @@ class Train:
             "num_steps": self.steps,
             "batch_size": self.batch_size,
             "precision": self.precision,
-            "compiles": self.compile or None,
+            "acceleration": self.acceleration,
             "deterministic": self.deterministic or None,
             "checkpoint_every": self.checkpoint_every,
             "validate_every": self.validate_every,

@@ -32,6 +32,11 @@ def open_file(path: Path) -> h5py.File:
     try:
         return h5py.File(path, "r")
     except OSError as error:
+        if "consistency flags" in str(error):
+            raise InputError(
+                f"{path} is open in the program that writes it, or was when that program was killed. Wait for it to "
+                f"end; if it has, and the file is complete, clear the mark: h5clear -s {path}"
+            ) from None
         kind = "is damaged or cut short" if h5py.is_hdf5(path) else "is not an HDF5 file"
         raise InputError(f"{path} {kind} ({_first_line(error)}). Collect or download it again.") from None
 

@@ -1,9 +1,11 @@
 """Pictures of MuJoCo worlds without a screen: one camera and one OpenGL context per model and process.
 
-Import `mujoco` from here rather than directly, so that a back end is chosen before MuJoCo looks for one.
+Import `mujoco` from here rather than directly, and dm_control or OGBench after this: a back end must be chosen before
+they look for one.
 """
 
 import atexit
+import contextlib
 import importlib
 import os
 from typing import Any
@@ -14,6 +16,10 @@ from alewm.envs import rendering
 from alewm.shapes import UInt8
 
 rendering.choose_back_end()
+# Mesa brings an LLVM whose symbols everyone sees, and torch's compiler one of its own. Loaded in the other order, the
+# process ends in a segmentation fault as soon as torch loads its compiler, which making an optimiser does.
+with contextlib.suppress(ImportError):
+    importlib.import_module("triton")
 
 import mujoco  # noqa: E402 (reads the choice when it is imported)
 

@@ -6,6 +6,7 @@ import numpy as np
 import torch
 
 from alewm.envs.resampling import downsample
+from alewm.envs.simulated import Simulator
 from alewm.errors import InputError
 from alewm.shapes import UInt8
 
@@ -45,3 +46,19 @@ def stacked_frames(
     if image_size == stacked.shape[1]:
         return stacked
     return downsample(torch.from_numpy(stacked).to(device), image_size).cpu().numpy()
+
+
+class Film:
+    """The frames of one episode, shot row by row."""
+
+    def __init__(self, image_size: int, device: torch.device | str = "cpu") -> None:
+        self.image_size, self.device = image_size, device
+        self._frames: list[np.ndarray] = []
+
+    def shoot(self, world: Simulator) -> None:
+        """Add the present picture of `world`."""
+        self._frames.append(world.draw())
+
+    def pixels(self) -> UInt8[np.ndarray, "T Y X 3"]:
+        """All frames, area-averaged to the film's size on its device."""
+        return stacked_frames(self._frames, self.image_size, self.device)

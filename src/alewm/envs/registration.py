@@ -32,11 +32,13 @@ class CollectEpisodes(Protocol):
         *,
         image_size: int = ...,
         max_steps: int = ...,
+        draws: bool = ...,
         device: torch.device | str = ...,
     ) -> Iterator[dict[str, np.ndarray]]:
         """One dictionary of columns per episode, in the order asked for.
 
-        `max_steps` cuts episodes early, without changing what comes before the cut.
+        `max_steps` cuts episodes early, without changing what comes before the cut. Where it does not `draw`, there is
+        no column `pixels`, and the others are the same.
         """
         ...
 
@@ -146,6 +148,22 @@ _TASKS = {
             max_episode_steps=100,
         ),
         Task(
+            name="cube",
+            env_id="alewm/Cube-v1",
+            env_home="alewm.envs.cube.env:CubeEnv",
+            vector_env_home="alewm.envs.cube.env:CubeVectorEnv",
+            behaviours={
+                "one-goal": "alewm.envs.cube.behaviour:collect_one_goal",
+                "new-goals": "alewm.envs.cube.behaviour:collect_new_goals",
+            },
+            statistics_home="alewm.envs.cube.statistics:CubeStatistics",
+            action_dim=5,
+            image_size=224,
+            max_episode_steps=200,
+            extra="mujoco",
+            drawing_is_slow=True,
+        ),
+        Task(
             name="push-t",
             env_id="alewm/PushT-v1",
             env_home="alewm.envs.push_t.env:PushTEnv",
@@ -167,6 +185,7 @@ _TASKS = {
             env_home="alewm.envs.reacher.env:ReacherEnv",
             vector_env_home="alewm.envs.reacher.env:ReacherVectorEnv",
             behaviours={"uniform-random": "alewm.envs.reacher.behaviour:collect_episodes"},
+            statistics_home="alewm.envs.reacher.statistics:ReacherStatistics",
             action_dim=2,
             image_size=224,
             max_episode_steps=200,

@@ -1,8 +1,8 @@
 """What a task's data are like, beyond what every data file has in common (`alewm.data.statistics`)."""
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
+from typing import ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -10,7 +10,8 @@ Figure = int | float | str | Sequence[float]
 """One statistic: a number, one per dimension, or words where a published source has no number."""
 
 
-class TaskStatistics(ABC):
+@runtime_checkable
+class TaskStatistics(Protocol):
     """Figures of one data file, gathered episode by episode.
 
     `alewm.experiments.data_statistics` shows every episode of a file to `update`, asks for `result` once, and prints
@@ -25,7 +26,10 @@ class TaskStatistics(ABC):
 
     @abstractmethod
     def update(self, episode: Mapping[str, np.ndarray]) -> None:
-        """Take in one episode: its recorded columns `[T, ...]`, without pixels; the last action may be NaN."""
+        """Take in one episode: its recorded columns `[T, ...]`, without pixels; the last action may be NaN.
+
+        A file from elsewhere may lack a column, which is then a `KeyError`.
+        """
 
     @abstractmethod
     def result(self) -> dict[str, Figure]:

@@ -1,11 +1,27 @@
-"""Policies that see nothing: what success is worth without a model, on the same pairs, and by repetition."""
+"""Policies that see nothing: what success is worth without a model, on the same pairs."""
 
 from collections.abc import Sequence
 
 import torch
 
+from alewm.evaluation.closed_loop import GoalEnvs
 from alewm.planning.noise import stream
 from alewm.shapes import Bool, Float, Tensor, UInt8
+
+
+class Unseen:
+    """A batch of goal environments whose frames nobody looks at: they are not drawn, and each is one black pixel."""
+
+    def __init__(self, envs: GoalEnvs) -> None:
+        self.reset_to, self.step = envs.reset_to, envs.step
+        self.success, self.distance = envs.success, envs.distance
+
+    def render(self) -> UInt8[Tensor, "B 1 1 3"]:
+        """A pixel per episode."""
+        done = self.success()
+        return torch.zeros(len(done), 1, 1, 3, dtype=torch.uint8, device=done.device)
+
+    render_goal = render
 
 
 class UniformRandom:
@@ -44,14 +60,11 @@ class DoNothing:
         return torch.zeros(len(frames), self.budget, self.action_dim)
 
 
-class RecordedActions:
-    """The actions that led from each start to its goal when the pair was recorded, without looking.
-
-    Where an environment restores states exactly this always succeeds; elsewhere it says how much is lost.
-    """
+class Replay:
+    """Recorded actions, one sequence per pair, whatever happens."""
 
     def __init__(self, actions: Float[Tensor, "B steps action"]) -> None:
-        self._actions = actions
+        self.actions = actions
 
     def begin(self, first: UInt8[Tensor, "B Y X 3"], goal: UInt8[Tensor, "B Y X 3"], episodes: Sequence[int]) -> None:
         """Nothing to prepare."""
@@ -60,4 +73,4 @@ class RecordedActions:
         self, frames: UInt8[Tensor, "B Y X 3"], active: Bool[Tensor, "B"]
     ) -> Float[Tensor, "B steps action"]:
         """All of them."""
-        return self._actions
+        return self.actions

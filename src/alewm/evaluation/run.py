@@ -22,6 +22,7 @@ from alewm.evaluation.settings import EvaluationSettings, check_same_settings, r
 from alewm.evaluation.success import Evaluation, evaluate
 from alewm.planning.cem import CEMResult
 from alewm.planning.planner import Planner
+from alewm.planning.search_choice import choose_search
 from alewm.progress import Progress
 from alewm.runs.files import read_json, write_json
 from alewm.runs.folder import RunFolder
@@ -29,7 +30,7 @@ from alewm.runs.provenance import provenance
 from alewm.training.checkpoint import Description, load_world_model
 from alewm.training.run import SPLITS, latest_checkpoint
 
-EPISODES_PER_BATCH = {"cpu": 16, "cuda": 256}
+EPISODES_PER_BATCH = {"cpu": 16, "cuda": 64}
 """Episodes searched at once: what a processor's memory and caches hold, and what fills a GPU."""
 
 
@@ -80,13 +81,15 @@ def evaluate_run(
     statistics = ActionStatistics.from_dict(description.extras["action_statistics"])
     batch = EPISODES_PER_BATCH[device.type]
     planning = replace(settings.planning, episodes_per_batch=batch)
-    planner = Planner(model, statistics.mean, statistics.std, planning)
+    search = choose_search(model, device, reference=settings.reference_search)
+    planner = Planner(model, statistics.mean, statistics.std, planning, inner_loop=search.inner_loop)
     pairs = _pairs(run, task, description, settings, data_path)
     image_size = description.config.model.encoder.image_size
     envs = task.make_vector_env(len(pairs), device, image_size)
     with _progress(planner, run, len(pairs), settings.budget) if not is_silent else nullcontext():
         found = evaluate(envs, pairs, planner, model.log_prior.exp(), budget=settings.budget)
-    result = {**known, **found.result, "step": description.step, "evaluated": evaluated, "made_with": provenance()}
+    result = {**known, **found.result, "step": description.step, "search": search.description}
+    result |= {"evaluated": evaluated, "made_with": provenance()}
     if not is_own:
         RunFolder(folder).open(described)
     write_records(folder / "episodes.jsonl", found.records)

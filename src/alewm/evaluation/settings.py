@@ -25,6 +25,8 @@ class EvaluationSettings:
     """Environment steps per episode."""
     planning: PlanningConfig = field(default_factory=PlanningConfig)
     """The planner."""
+    reference_search: bool = False
+    """Search as it is written, in float32, also where a faster search could run."""
 
     def __post_init__(self) -> None:
         if self.num_episodes is not None and self.num_episodes < 1:
@@ -51,6 +53,7 @@ class EvaluationSettings:
             != (usual.planning.horizon, usual.planning.executed_blocks),
             f"seed-{planning.seed}": planning.seed != usual.planning.seed,
             "portable-noise": planning.portable_noise,
+            "reference-search": self.reference_search,
         }
         return "_".join(part.replace(":", "-").replace(",", "-") for part, is_unusual in parts.items() if is_unusual)
 

@@ -2,6 +2,7 @@
 
 import time
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from alewm.data.codec import Compression
@@ -38,11 +39,13 @@ def collect_task(
     image_size: int | None = None,
     compression: Compression = Compression(),  # noqa: B008 (frozen)
     behaviour: str | None = None,
+    max_steps: int | None = None,
     jobs: int = 0,
 ) -> Collected:
     """What was recorded now of the `num_episodes` episodes in `out`, by `jobs` processes (0 for one per core).
 
     `behaviour` names what acts (None for the task's default); a task that has a choice has it stored in the file.
+    `max_steps` cuts episodes earlier than the task does.
     """
     task, processes = get_task(task_name), num_processes(jobs)
     if seed < 0 or num_episodes < 1:
@@ -52,6 +55,12 @@ def collect_task(
     attributes: dict[str, str | int] = {"task": task.name, "image_size": image_size or task.image_size}
     if len(task.behaviours) > 1:
         attributes["behaviour"] = behaviour or task.default_behaviour
+    if max_steps is not None:
+        if not 1 <= max_steps <= task.max_episode_steps:
+            raise InputError(
+                f"--max-steps is from 1 to the {task.max_episode_steps} steps of {task.name}, got {max_steps}."
+            )
+        source, attributes["max_steps"] = partial(source, max_steps=max_steps), max_steps
     out.parent.mkdir(parents=True, exist_ok=True)
     began, num_new_frames = time.perf_counter(), 0
     with Progress(f"collecting {task.name}", num_episodes, "episodes") as bar:

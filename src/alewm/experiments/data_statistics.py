@@ -3,11 +3,13 @@
 from collections.abc import Mapping
 from pathlib import Path
 
+import numpy as np
+
 from alewm.data.sidecar import beside, read_json, write_json
 from alewm.data.statistics import FileStatistics
 from alewm.data.store import EpisodeStore
 from alewm.envs.registration import Task
-from alewm.envs.statistics import Figure
+from alewm.envs.statistics import Figure, TaskStatistics
 from alewm.errors import InputError
 from alewm.evaluation.presolved import presolved_share
 from alewm.progress import Progress
@@ -29,7 +31,7 @@ def load_or_measure(path: Path, task: Task) -> dict[str, Figure]:
 def measure(store: EpisodeStore, task: Task) -> dict[str, Figure]:
     """The figures of `store`: those of every file, the share of solved pairs, and the task's own.
 
-    A file from elsewhere may lack the columns a state is restored from; then only the first kind is there.
+    A file from elsewhere may lack the columns that the others are computed from; then they are left out.
     """
     has_states = set(task.state_columns) <= set(store.column_names)
     general, own = FileStatistics(), task.make_statistics() if has_states else None
@@ -37,8 +39,7 @@ def measure(store: EpisodeStore, task: Task) -> dict[str, Figure]:
         for episode in range(store.num_episodes):
             columns = store.episode_columns(episode)
             general.update(columns)
-            if own is not None:
-                own.update(columns)
+            own = _updated(own, columns)
             bar.advance()
     figures: dict[str, Figure] = {**general.result()}
     share = presolved_share(store, task) if has_states else None
@@ -47,20 +48,30 @@ def measure(store: EpisodeStore, task: Task) -> dict[str, Figure]:
     return figures | (own.result() if own is not None else {})
 
 
+def _updated(own: TaskStatistics | None, columns: Mapping[str, np.ndarray]) -> TaskStatistics | None:
+    try:
+        if own is not None:
+            own.update(columns)
+        return own
+    except KeyError:
+        return None
+
+
 def statistics_table(figures: Mapping[str, Figure], task: Task) -> str:
     """The figures as lines, with those of the task's published file beside them where there are any."""
     own = task.make_statistics()
     published = own.PUBLISHED if own is not None else {}
     rows = [("", "this file", "published")]
     rows += [
-        (name.replace("_", " "), _words(figures.get(name)), _words(published.get(name)))
+        (name.replace("_", " "), in_words(figures.get(name)), in_words(published.get(name)))
         for name in [*figures, *(name for name in published if name not in figures)]
     ]
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
     return "\n".join(f"{a:<{widths[0]}}  {b:>{widths[1]}}  {c:>{widths[2]}}".rstrip() for a, b, c in rows)
 
 
-def _words(figure: Figure | None) -> str:
+def in_words(figure: Figure | None) -> str:
+    """`figure` with as many digits as a reader wants."""
     if figure is None:
         return "-"
     if isinstance(figure, str):

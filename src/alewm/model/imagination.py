@@ -14,6 +14,9 @@ from alewm.model.predictor import Predictor
 from alewm.model.projector import Projector
 from alewm.shapes import Float, Tensor
 
+LONGEST_FAST_CONTEXT = 3
+"""Positions that the kernels of `fast_imagination` are written for."""
+
 
 def imagine(
     predictor: Predictor,

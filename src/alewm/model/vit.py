@@ -7,6 +7,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from alewm.errors import InputError
+from alewm.model.attention import attend
 from alewm.shapes import Float, Tensor
 
 LAYER_NORM_EPS = 1e-12
@@ -65,8 +66,7 @@ class SelfAttention(nn.Module):
         else:
             (query,) = self._heads_of(x[:, :num_outputs], self.query)
             key, value = self._heads_of(x, self.key, self.value)
-        mixed = F.scaled_dot_product_attention(query, key, value)
-        attended: Tensor = self.output(mixed.transpose(1, 2).flatten(2))
+        attended: Tensor = self.output(attend(query, key, value).transpose(1, 2).flatten(2))
         return attended
 
 
@@ -125,17 +125,26 @@ class ViT(nn.Module):
         nn.init.trunc_normal_(self.position, std=0.02)
 
     def forward(self, images: Float[Tensor, "N Y X 3"]) -> Float[Tensor, "N W"]:
-        """The CLS token of each normalised image.
+        """The CLS token of each normalised image."""
+        return self.read(self.embed(images))
+
+    def read(self, x: Float[Tensor, "N L W"]) -> Float[Tensor, "N W"]:
+        """The CLS token after all blocks.
 
         The last block computes only the CLS row: the other tokens it would give are read by nobody.
         """
-        p, side = self.config.patch_size, self.config.image_size // self.config.patch_size
-        # Within a patch the order is (channel, row, column), that of a convolution's weight.
-        patches = images.reshape(-1, side, p, side, p, 3).permute(0, 1, 3, 5, 2, 4)
-        tokens = self.patch_map(patches.flatten(3).flatten(1, 2))
-        x = torch.cat([self.cls_token.expand(len(tokens), -1, -1).to(tokens.dtype), tokens], dim=1) + self.position
         for block in self.blocks[:-1]:
             x = block(x)
         x = self.blocks[-1](x, 1)
         features: Tensor = self.norm(x[:, 0])
         return features
+
+    def embed(self, images: Float[Tensor, "N Y X 3"]) -> Float[Tensor, "N L W"]:
+        """The CLS token and the patches of each image, with their positions, in the dtype of the matrix products."""
+        p, side = self.config.patch_size, self.config.image_size // self.config.patch_size
+        # Within a patch the order is (channel, row, column), that of a convolution's weight.
+        patches = images.reshape(-1, side, p, side, p, 3).permute(0, 1, 3, 5, 2, 4)
+        tokens = self.patch_map(patches.flatten(3).flatten(1, 2))
+        cls = self.cls_token + self.position[:, :1]
+        placed = tokens + self.position[:, 1:].to(tokens.dtype)
+        return torch.cat([cls.to(tokens.dtype).expand(len(tokens), -1, -1), placed], dim=1)

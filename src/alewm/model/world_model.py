@@ -122,9 +122,13 @@ class WorldModel(nn.Module):
 
     def encode(self, pixels: Tensor) -> Encoding:
         """Features and latents of every frame; `pixels` as `PixelNormaliser` takes them."""
-        images = self.normalise(pixels)
-        features = self.encoder(images.flatten(0, 1)).view(*images.shape[:2], -1)
+        tokens = self.tokens(pixels)
+        features = self.encoder.read(tokens).view(*pixels.shape[:2], -1)
         return Encoding(features, self.projector(features))
+
+    def tokens(self, pixels: Tensor) -> Float[Tensor, "N L W"]:
+        """What the encoder's blocks read, from pixels as they are stored: every frame of every window in a row."""
+        return self.encoder.embed(self.normalise(pixels).flatten(0, 1))
 
     def predict(
         self,

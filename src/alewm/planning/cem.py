@@ -78,10 +78,21 @@ def solve(
     std = torch.full_like(mean, config.initial_std)
     elite_costs = []
     for step in range(config.num_iterations):
-        candidates = mean[:, None] + std[:, None] * noise[step]
-        # topk ranks NaN above every number, so the lowest costs are numbers while there are any.
-        best = score(candidates).topk(config.num_elites, dim=1, largest=False)
-        elites = candidates.gather(1, best.indices[:, :, None, None].expand(-1, -1, *mean.shape[1:]))
-        mean, std = elites.mean(1), elites.std(1)
-        elite_costs.append(best.values.mean(1))
+        mean, std, elite_cost = refine(score, mean, std, noise[step], config.num_elites)
+        elite_costs.append(elite_cost)
     return CEMResult(mean, std, score(mean[:, None])[:, 0], torch.stack(elite_costs, 1))
+
+
+def refine(
+    score: Score,
+    mean: Float[Tensor, "B H A"],
+    std: Float[Tensor, "B H A"],
+    noise: Float[Tensor, "B S H A"],
+    num_elites: int,
+) -> tuple[Float[Tensor, "B H A"], Float[Tensor, "B H A"], Float[Tensor, "B"]]:
+    """One iteration: mean and spread of the elites among the candidates, and their mean cost."""
+    candidates = mean[:, None] + std[:, None] * noise
+    # topk ranks NaN above every number, so the lowest costs are numbers while there are any.
+    best = score(candidates).topk(num_elites, dim=1, largest=False)
+    elites = candidates.gather(1, best.indices[:, :, None, None].expand(-1, -1, *mean.shape[1:]))
+    return elites.mean(1), elites.std(1), best.values.mean(1)

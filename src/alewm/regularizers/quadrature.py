@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import torch
 
+from alewm.capacity.prefix import prefix_masks
 from alewm.capacity.support import CapacitySupport
 from alewm.errors import InputError
 from alewm.shapes import Float, Tensor
@@ -57,7 +58,7 @@ def prefix_mixture_target(
     support: CapacitySupport,
 ) -> Float[Tensor, "*batch Q P"]:
     """φ_0(τ) = Σ_k π_0(k) exp(-τ² |M_k u|² / 2) along every direction u."""
-    ends = torch.tensor(support.capacities, device=directions.device) - 1
-    prefix_square_norm = directions.square().cumsum(-2).index_select(-2, ends)
+    masks = prefix_masks(support, device=directions.device, dtype=directions.dtype)
+    prefix_square_norm = masks @ directions.square()
     exponent = -0.5 * knots.square()[:, None, None] * prefix_square_norm.unsqueeze(-3)
     return (prior[..., None, :, None] * exponent.exp()).sum(-2)

@@ -7,6 +7,7 @@ import torch
 
 from alewm.errors import InputError
 from alewm.model.world_model import WorldModelConfig
+from alewm.training.acceleration import Acceleration
 from alewm.training.losses import ObjectiveConfig
 from alewm.training.optim import OptimConfig
 
@@ -27,8 +28,8 @@ class TrainingConfig:
     """Optimizer and schedule."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     """Arithmetic of the networks; auto is bfloat16 where a GPU has it. Statistics are always float32."""
-    compiles: bool = False
-    """Compile encoder and predictor (GPU only)."""
+    acceleration: Acceleration = "auto"
+    """How updates are executed: `none`, `compile`, `graph` (compiled and recorded); auto is the fastest that runs."""
     deterministic: bool = False
     """Only algorithms that repeat bit by bit on a GPU, at some cost; a CPU always repeats."""
     log_every: int = 50

@@ -41,6 +41,10 @@ class RandomStreams:
         """The stream of the regularizer's random directions."""
         return self._generators["directions"]
 
+    def generators(self) -> tuple[torch.Generator, ...]:
+        """All streams, for whoever records what draws from them."""
+        return tuple(self._generators.values())
+
     def draw_step(self, model: WorldModel, num_windows: int, num_positions: int, *, drops: bool) -> StepNoise:
         """The noise of the `num_windows` windows this rank holds.
 

@@ -32,10 +32,11 @@ class OptimConfig:
                 raise InputError(f"{name} must be positive, got {getattr(self, name)}.")
 
 
-def build_optimizer(model: WorldModel, config: OptimConfig) -> torch.optim.AdamW:
+def build_optimizer(model: WorldModel, config: OptimConfig, *, on_device: bool = False) -> torch.optim.AdamW:
     """AdamW over the world model and, with its own learning rate, the selector.
 
-    The fused form, because it can refuse an update on the device, without waiting for the processor to look at it.
+    The fused form, because it can refuse an update on the device, without waiting for the processor to look at it. With
+    `on_device`, learning rates are tensors beside the weights, as a recorded update needs them.
     """
     selector = [] if model.selector is None else list(model.selector.parameters())
     chosen = {id(parameter) for parameter in selector}
@@ -43,12 +44,17 @@ def build_optimizer(model: WorldModel, config: OptimConfig) -> torch.optim.AdamW
         {"params": [p for p in model.parameters() if id(p) not in chosen], "multiplier": 1.0},
         {"params": selector, "multiplier": config.selector_multiplier},
     ]
-    return torch.optim.AdamW(
+    optimizer = torch.optim.AdamW(
         [group for group in groups if group["params"]],
         lr=config.learning_rate,
         weight_decay=config.weight_decay,
         fused=True,
+        capturable=on_device,
     )
+    if on_device:
+        for group in optimizer.param_groups:
+            group["lr"] = torch.tensor(config.learning_rate, device=group["params"][0].device)
+    return optimizer
 
 
 def learning_rate_factor(step: int, num_steps: int, warmup_fraction: float) -> float:
@@ -62,4 +68,7 @@ def learning_rate_factor(step: int, num_steps: int, warmup_fraction: float) -> f
 def set_learning_rate(optimizer: torch.optim.Optimizer, learning_rate: float) -> None:
     """Give every group its multiple of `learning_rate`."""
     for group in optimizer.param_groups:
-        group["lr"] = learning_rate * group["multiplier"]
+        if isinstance(group["lr"], torch.Tensor):
+            group["lr"].fill_(learning_rate * group["multiplier"])
+        else:
+            group["lr"] = learning_rate * group["multiplier"]

@@ -8,7 +8,7 @@ from torch import nn
 from alewm.model.world_model import WorldModel
 from alewm.shapes import Bool, Float, Tensor
 from alewm.training.losses import Losses, Objective
-from alewm.training.noise import StepNoise
+from alewm.training.noise import RandomStreams, StepNoise
 from alewm.training.ranks import average_gradients, detached_mean
 
 
@@ -53,4 +53,37 @@ def update(
     fused: Any = optimizer
     fused.found_inf = (~is_finite).float()
     optimizer.step()
-    return StepResult(losses, total, norm, is_finite)
+    # Detached, so that nobody keeps this update's autograd graph alive into the next.
+    return StepResult(losses._replace(total=losses.total.detach()), total, norm, is_finite)
+
+
+class PlainUpdates:
+    """Updates of one run, each issued operation by operation."""
+
+    def __init__(
+        self,
+        model: WorldModel,
+        objective: Objective,
+        optimizer: torch.optim.Optimizer,
+        streams: RandomStreams,
+        *,
+        clip_norm: float,
+        autocast_dtype: torch.dtype | None = None,
+    ) -> None:
+        self.model, self.objective, self.optimizer, self.streams = model, objective, optimizer, streams
+        self.clip_norm, self.autocast_dtype = clip_norm, autocast_dtype
+
+    def __call__(self, pixels: Tensor, actions: Tensor) -> StepResult:
+        """Draw the update's noise and change the weights by one step."""
+        noise = self.streams.draw_step(self.model, len(pixels), actions.shape[1], drops=True)
+        return update(
+            self.model,
+            self.objective,
+            self.optimizer,
+            pixels,
+            actions,
+            noise,
+            self.streams.directions,
+            clip_norm=self.clip_norm,
+            autocast_dtype=self.autocast_dtype,
+        )

@@ -14,6 +14,8 @@ from alewm.capacity.prior import survival
 from alewm.config import differences, to_dict
 from alewm.errors import InputError
 from alewm.model.world_model import WorldModel, build_world_model
+from alewm.shapes import Tensor
+from alewm.training.acceleration import choose_acceleration, compile_blocks
 from alewm.training.checkpoint import (
     Description,
     checkpoints_in,
@@ -24,13 +26,15 @@ from alewm.training.checkpoint import (
 )
 from alewm.training.config import RunConfig
 from alewm.training.diagnostics import effective_rank, masked_variance, mean_entropy
+from alewm.training.graphed import GraphedUpdates
 from alewm.training.logbook import Logbook, RunningMeans
 from alewm.training.losses import Losses, Objective
 from alewm.training.noise import RandomStreams, seeded_generator
 from alewm.training.optim import build_optimizer, learning_rate_factor, set_learning_rate
+from alewm.training.prefetch import batches_on
 from alewm.training.ranks import share_of_batch, this_rank, wait_for_all_ranks
 from alewm.training.source import WindowBatch, WindowSource
-from alewm.training.step import StepResult, update
+from alewm.training.step import PlainUpdates, StepResult
 
 
 class NonFiniteUpdateError(InputError):
@@ -48,6 +52,9 @@ class TrainingResult:
     metrics: dict[str, Any]
     """The last line of metrics of each kind, joined."""
 
+
+Updates = Callable[[Tensor, Tensor], StepResult]
+"""From a batch's pixels and actions to what the update computed."""
 
 Progress = Callable[[int, int, Mapping[str, Any]], None]
 """Called with updates made, updates in all, and the latest metrics, at every line of metrics."""
@@ -72,8 +79,7 @@ class Trainer:
         progress: Progress | None = None,
     ) -> None:
         training = config.training
-        if training.compiles and device.type != "cuda":
-            raise InputError(f"Compiling needs a GPU, but the device is {device.type}; leave out `compiles`.")
+        self.acceleration = choose_acceleration(training.acceleration, device, deterministic=training.deterministic)
         share_of_batch(training.batch_size)
         self.config, self.source, self.validation = config, source, validation
         self.device, self.extras, self.progress = device, dict(extras or {}), progress
@@ -83,7 +89,7 @@ class Trainer:
         first_weights = seeded_generator(training.seed, "weights")
         self.model: WorldModel = build_world_model(config.model, first_weights).to(device)
         self.objective = Objective(config.objective, config.model).to(device)
-        self.optimizer = build_optimizer(self.model, training.optim)
+        self.optimizer = build_optimizer(self.model, training.optim, on_device=self.acceleration.path == "graph")
         self.streams = RandomStreams(training.seed, device)
         self.step = 0
         self._means = RunningMeans()
@@ -94,33 +100,21 @@ class Trainer:
         """The end of the run, reached from its latest checkpoint or from the start."""
         with _repeatable(self.config.training.deterministic):
             self._resume()
-            self._compile()
+            update = self._updates()
             self.model.train()
             self._clock = time.perf_counter()
-            batches = self.source.forever()
+            batches = batches_on(self.device, self.source)
             while self.step < self.num_steps:
-                self._advance(next(batches))
+                self._advance(update, *next(batches))
             if not checkpoints_in(self.checkpoints) or self._saved_step() < self.step:
                 self._save()
         return TrainingResult(self.step, checkpoints_in(self.checkpoints)[-1], self._latest)
 
-    def _advance(self, windows: WindowBatch) -> None:
+    def _advance(self, update: Updates, pixels: Tensor, actions: Tensor) -> None:
         training = self.config.training
-        pixels, actions = windows.to(self.device)
         factor = learning_rate_factor(self.step, self.num_steps, training.optim.warmup_fraction)
         set_learning_rate(self.optimizer, factor * training.optim.learning_rate)
-        noise = self.streams.draw_step(self.model, len(pixels), actions.shape[1], drops=True)
-        result = update(
-            self.model,
-            self.objective,
-            self.optimizer,
-            pixels,
-            actions,
-            noise,
-            self.streams.directions,
-            clip_norm=training.optim.clip_norm,
-            autocast_dtype=training.autocast_dtype(self.device),
-        )
+        result = update(pixels, actions)
         self.step += 1
         self._gather(result)
         is_last = self.step == self.num_steps
@@ -179,14 +173,15 @@ class Trainer:
         means = RunningMeans()
         dtype = self.config.training.autocast_dtype(self.device)
         self.model.eval()
-        for windows in self.validation:
-            pixels, actions = windows.to(self.device)
-            noise = streams.draw_step(self.model, len(pixels), actions.shape[1], drops=False)
-            with torch.autocast(self.device.type, dtype=dtype, enabled=dtype is not None):
-                losses: Losses = self.objective(self.model, pixels, actions, noise, streams.directions)
-            means.add(
-                {"loss": losses.total, **losses.terms, "q": losses.q.mean(0), "q_entropy": mean_entropy(losses.q)}
-            )
+        with self.acceleration.suspended():
+            for windows in self.validation:
+                pixels, actions = windows.to(self.device)
+                noise = streams.draw_step(self.model, len(pixels), actions.shape[1], drops=False)
+                with torch.autocast(self.device.type, dtype=dtype, enabled=dtype is not None):
+                    losses: Losses = self.objective(self.model, pixels, actions, noise, streams.directions)
+                means.add(
+                    {"loss": losses.total, **losses.terms, "q": losses.q.mean(0), "q_entropy": mean_entropy(losses.q)}
+                )
         self.model.train()
         if means.count:
             self._write("validation", self._q_by_capacity(means.take()))
@@ -241,11 +236,19 @@ class Trainer:
             f"Check the data for extreme actions, or lower the learning rate."
         )
 
-    def _compile(self) -> None:
-        if self.config.training.compiles:
-            # In place, so that parameter names stay as they are.
-            self.model.encoder.compile()
-            self.model.predictor.compile()
+    def _updates(self) -> Updates:
+        training = self.config.training
+        if self.acceleration.path != "none":
+            compile_blocks(self.model)
+        plain = PlainUpdates(
+            self.model,
+            self.objective,
+            self.optimizer,
+            self.streams,
+            clip_norm=training.optim.clip_norm,
+            autocast_dtype=training.autocast_dtype(self.device),
+        )
+        return GraphedUpdates(plain, self.device) if self.acceleration.path == "graph" else plain
 
 
 @contextmanager

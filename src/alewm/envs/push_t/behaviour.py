@@ -41,15 +41,16 @@ def collect_episodes(
     *,
     image_size: int = geometry.IMAGE_SIZE,
     max_steps: int = LONGEST,
+    draws: bool = True,
     device: torch.device | str = "cpu",
     replays: int = REPLAYS,
 ) -> Iterator[dict[str, np.ndarray]]:
-    """The episodes of `simulate_episode` with their frames, `pixels` uint8 [T, Y, X, 3]."""
-    draw = PushTRenderer()
+    """The episodes of `simulate_episode`; if it `draws`, with their frames, `pixels` uint8 [T, Y, X, 3]."""
+    draw = PushTRenderer() if draws else None
     episodes = (
         simulate_episode(seed, index, max_steps=max_steps, replays=replays, draw=draw) for index in episode_indices
     )
-    return with_small_frames(episodes, image_size, device)
+    return with_small_frames(episodes, image_size, device) if draws else episodes
 
 
 collect_episodes_of_101_replays = partial(collect_episodes, replays=PUBLISHED_REPLAYS)

@@ -32,12 +32,13 @@ def collect_episodes(
     *,
     image_size: int = geometry.IMAGE_SIZE,
     max_steps: int = MAX_STEPS,
+    draws: bool = True,
     device: torch.device | str = "cpu",
 ) -> Iterator[dict[str, np.ndarray]]:
-    """Finished episodes with their frames; columns as in `alewm.envs.push_t.behaviour`, without its labels."""
-    draw = PushTRenderer()
+    """Finished episodes, if it `draws` with frames; columns as in `alewm.envs.push_t.behaviour`, without its labels."""
+    draw = PushTRenderer() if draws else None
     episodes = (simulate_episode(seed, index, max_steps=max_steps, draw=draw) for index in episode_indices)
-    return with_small_frames(episodes, image_size, device)
+    return with_small_frames(episodes, image_size, device) if draws else episodes
 
 
 def simulate_episode(

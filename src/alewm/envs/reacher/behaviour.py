@@ -4,19 +4,19 @@ Every episode has its own random stream, keyed by (seed, episode index). It yiel
 target and all actions, so that an episode's bytes depend on nothing else.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 import torch
 
 from alewm.envs.reacher import physics
-from alewm.envs.recording import episode_stream, full_length_episode, stacked_frames
+from alewm.envs.recording import Film, episode_stream, full_length_episode
 
 MAX_STEPS = 200
 """Environment steps of every episode; it has a row more."""
 
 _TARGET_RADIUS = (0.05, 0.20)
-_REWARD_DISTANCE = 0.015 + 0.01  # the radii of dm_control's small target and of the finger
+_REWARD_DISTANCE = physics.TARGET_RADIUS + 0.01  # the finger has a radius too
 _SCORE_SCALE = 1000.0
 
 
@@ -33,57 +33,45 @@ def sample_target(generator: np.random.Generator) -> np.ndarray:
     return radius * np.array([np.sin(angle), np.cos(angle)])
 
 
-def simulate_episodes(
-    seed: int, episode_indices: Iterable[int], *, max_steps: int = MAX_STEPS
-) -> Iterator[dict[str, np.ndarray]]:
-    """Finished episodes in the order asked for, every column but the pixels.
-
-    `qpos`, `qvel`, `observation` (qpos, from finger to target, qvel), `target_pos` and `finger_pos` describe the state,
-    `reward` counts the physics steps of a row in which the finger touched the hidden target, `score` is their sum so
-    far by 1000, and `success` is NaN, as there is no goal.
-    """
-    for index in episode_indices:
-        yield _episode(seed, index, max_steps, lambda arm: None)
-
-
 def collect_episodes(
     seed: int,
     episode_indices: Iterable[int],
     *,
     image_size: int = physics.IMAGE_SIZE,
     max_steps: int = MAX_STEPS,
+    draws: bool = True,
     device: torch.device | str = "cpu",
 ) -> Iterator[dict[str, np.ndarray]]:
-    """The episodes of `simulate_episodes` with their frames, `pixels` uint8 [T, Y, X, 3]."""
+    """Finished episodes in the order asked for, with `pixels` uint8 [T, Y, X, 3] if it `draws`.
+
+    `qpos`, `qvel`, `observation` (qpos, from finger to target, qvel), `target_pos` and `finger_pos` describe the state,
+    `reward` counts the physics steps of a row in which the finger touched the hidden target, `score` is their sum so
+    far by 1000, and `success` is NaN, as there is no goal.
+    """
     for index in episode_indices:
-        frames: list[np.ndarray] = []
-
-        def look(arm: physics.ReacherSimulator, frames: list[np.ndarray] = frames) -> None:
-            frames.append(arm.draw())
-
-        columns = _episode(seed, index, max_steps, look)
-        yield {"pixels": stacked_frames(frames, image_size, device), **columns}
+        film = Film(image_size, device) if draws else None
+        columns = _episode(seed, index, max_steps, film)
+        yield columns if film is None else {"pixels": film.pixels(), **columns}
 
 
-def _episode(
-    seed: int, index: int, max_steps: int, look: Callable[[physics.ReacherSimulator], None]
-) -> dict[str, np.ndarray]:
-    """One episode's columns; `look` is shown the arm at every row."""
+def _episode(seed: int, index: int, max_steps: int, film: Film | None) -> dict[str, np.ndarray]:
     stream = episode_stream(seed, index)
     start, target = sample_start(stream), sample_target(stream)
     actions = stream.uniform(-1, 1, (max_steps, 2)).astype(np.float32)
     arm = physics.ReacherSimulator()
     arm.load(start)
-    look(arm)
     rows, rewards = [arm.recorded(target)], []
+    if film is not None:
+        film.shoot(arm)
     for action in actions:
         touches = 0
         for _ in range(physics.ACTION_REPEAT):
             arm.substep(action)
             touches += bool(np.linalg.norm(target - arm.finger()) <= _REWARD_DISTANCE)
-        look(arm)
         rows.append(arm.recorded(target))
         rewards.append(float(touches))
+        if film is not None:
+            film.shoot(arm)
     columns = full_length_episode(rows, list(actions), rewards)
     score = np.concatenate(([0.0], np.cumsum(rewards))) / _SCORE_SCALE
     return {**columns, "score": score, "success": np.full(len(rows), np.nan)}

@@ -32,6 +32,9 @@ WRIST_LIMIT = np.deg2rad(160)
 LINK_LENGTH = 0.12
 """Metres from shoulder to wrist, and from wrist to finger."""
 
+TARGET_RADIUS = 0.015
+"""Metres: that of the hidden target, as in dm_control's harder task."""
+
 _CAMERA = "fixed"
 
 

@@ -1,0 +1,133 @@
+"""The search of `plan_group` on a GPU: a prepared rollout, and one iteration of CEM recorded as a CUDA graph.
+
+Only one iteration is recorded and replayed as often as the search is long; the noise of all iterations is drawn before,
+and an index on the device moves through it. A recording belongs to a number of episodes and a capacity. Groups a little
+smaller than a recording use it with idle rows, so that an evaluation records a handful of times.
+"""
+
+from typing import NamedTuple
+
+import torch
+
+from alewm.model.fast_imagination import FastImagination
+from alewm.model.world_model import WorldModel
+from alewm.planning.cem import CEMConfig, CEMResult, Score, refine
+from alewm.planning.model_protocol import PlanningModel
+from alewm.planning.objective import GoalCost, compared_width, prefix_distance
+from alewm.shapes import Float, Tensor
+
+_LARGEST_WASTE = 1.25
+"""A recording serves groups down to its size divided by this."""
+
+
+class _Sizes(NamedTuple):
+    """What a recording is made for."""
+
+    num_candidates: int
+    num_elites: int
+    num_iterations: int
+    initial_std: float
+    horizon: int
+    block_dim: int
+    capacity: int
+    goal_cost: GoalCost
+    context: int
+
+
+class GraphedSearch:
+    """An `InnerLoop` for one model, whose weights it copies."""
+
+    def __init__(self, model: WorldModel, dtype: torch.dtype = torch.bfloat16) -> None:
+        self._imagination = FastImagination(model, dtype)
+        self._recordings: dict[_Sizes, dict[int, _Recording]] = {}
+
+    def __call__(
+        self,
+        model: PlanningModel,
+        z_now: Float[Tensor, "B D"],
+        z_goal: Float[Tensor, "B D"],
+        noise: Float[Tensor, "iterations B S H A"],
+        initial_mean: Float[Tensor, "B H A"],
+        *,
+        capacity: int,
+        goal_cost: GoalCost,
+        cem: CEMConfig,
+        context: int,
+    ) -> CEMResult:
+        """The result of the search, per episode; `model` is the one this was made from."""
+        num_iterations, B, S, H, A = noise.shape
+        sizes = _Sizes(S, cem.num_elites, num_iterations, cem.initial_std, H, A, capacity, goal_cost, context)
+        known = self._recordings.setdefault(sizes, {})
+        fitting = [size for size in known if B <= size <= _LARGEST_WASTE * B]
+        if not fitting:
+            known[B] = _Recording(self._imagination, sizes, z_now, z_goal, noise)
+        return known[min(fitting, default=B)].search(z_now, z_goal, noise, initial_mean)
+
+
+class _Recording:
+    """One iteration and the final scoring for a fixed number of episodes."""
+
+    def __init__(
+        self, imagination: FastImagination, sizes: _Sizes, z_now: Tensor, z_goal: Tensor, noise: Tensor
+    ) -> None:
+        self.sizes = sizes
+        B, device = len(z_now), z_now.device
+        shape = (B, sizes.horizon, sizes.block_dim)
+        self.z_now = z_now[:, : sizes.capacity].clone()
+        self.z_goal, self.noise = z_goal.clone(), noise.clone()
+        self.mean = torch.zeros(shape, device=device)
+        self.std = torch.ones(shape, device=device)
+        self.elite_costs = torch.zeros(sizes.num_iterations, B, device=device)
+        self.step = torch.zeros(1, dtype=torch.long, device=device)
+        self._score = self._make_score(imagination, z_goal.shape[-1])
+        stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+        stream.wait_stream(torch.cuda.current_stream(device))
+        with torch.cuda.stream(stream):
+            self._iterate()  # compiles the kernels and lets libraries choose theirs
+            self._final_cost()
+        torch.cuda.current_stream(device).wait_stream(stream)
+        torch.cuda.synchronize(device)
+        self.iteration, self.ending = torch.cuda.CUDAGraph(), torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.iteration):
+            self._iterate()
+        with torch.cuda.graph(self.ending, pool=self.iteration.pool()):
+            self.cost = self._final_cost()
+
+    def search(self, z_now: Tensor, z_goal: Tensor, noise: Tensor, initial_mean: Tensor) -> CEMResult:
+        """The search for these episodes; rows that nobody asked for repeat old ones and are not returned."""
+        B = len(z_now)
+        self.z_now[:B].copy_(z_now[:, : self.sizes.capacity])
+        self.z_goal[:B].copy_(z_goal)
+        self.noise[:, :B].copy_(noise)
+        self.mean[:B].copy_(initial_mean)
+        self.std.fill_(self.sizes.initial_std)
+        self.step.zero_()
+        for _ in range(self.sizes.num_iterations):
+            self.iteration.replay()
+        self.ending.replay()
+        found = self.mean, self.std, self.cost, self.elite_costs.mT
+        mean, std, cost, elite_costs = (tensor[:B].clone() for tensor in found)
+        return CEMResult(mean, std, cost, elite_costs)
+
+    def _iterate(self) -> None:
+        noise = self.noise.index_select(0, self.step)[0]
+        mean, std, cost = refine(self._score, self.mean, self.std, noise, self.sizes.num_elites)
+        self.mean.copy_(mean)
+        self.std.copy_(std)
+        self.elite_costs.index_copy_(0, self.step, cost[None])
+        self.step.add_(1)
+
+    def _final_cost(self) -> Float[Tensor, "B"]:
+        return self._score(self.mean[:, None])[:, 0]
+
+    def _make_score(self, imagination: FastImagination, latent_dim: int) -> Score:
+        sizes = self.sizes
+        width = compared_width(sizes.goal_cost, sizes.capacity, latent_dim)
+
+        def score(candidates: Float[Tensor, "B S H A"]) -> Float[Tensor, "B S"]:
+            B, S = candidates.shape[:2]
+            first, blocks = self.z_now.repeat_interleave(S, 0), candidates.flatten(0, 1)
+            end = imagination.imagine_prefix(first, blocks, width, sizes.context)[-1]
+            return prefix_distance(end.view(B, S, -1), self.z_goal)
+
+        return score

@@ -1,0 +1,18 @@
+import torch
+from point_world import KnownWorld
+
+from alewm.experiments.presets import preset
+from alewm.model.world_model import build_world_model
+from alewm.planning.inner_loop import plan_group
+from alewm.planning.search_choice import choose_search
+
+
+def test_the_plain_search_runs_where_there_is_no_gpu_and_says_why():
+    model = build_world_model(preset("two-room-tiny").model, torch.Generator())
+    assert choose_search(model, torch.device("cpu")) == (plan_group, "reference (the device is a cpu)")
+    assert choose_search(model, torch.device("cpu"), reference=True) == (plan_group, "reference (asked for)")
+
+
+def test_a_model_of_somebody_else_is_searched_with_as_it_is():
+    found = choose_search(KnownWorld(), torch.device("cuda"))
+    assert found == (plan_group, "reference (the model is a KnownWorld)")
