@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from alewm.config import to_dict
+from alewm.data.splits import SplitBy
 from alewm.distributed import num_ranks
 from alewm.errors import InputError
 from alewm.progress import Progress
@@ -32,6 +33,7 @@ def train_run(
     *,
     device: torch.device,
     preset: str | None = None,
+    split_by: SplitBy = "family",
     num_threads: int = 0,
     is_silent: bool = False,
 ) -> RunFolder:
@@ -43,7 +45,7 @@ def train_run(
     try:
         share_of_batch(config.training.batch_size)
         with first_rank_first():
-            data = TrainingData.open(data_path, config)
+            data = TrainingData.open(data_path, config, split_by)
             folder = RunFolder(out)
             described = {**to_dict(config), "data": data.identity()}
             folder.check(described)
