@@ -27,10 +27,10 @@ MAY_IMPORT = {
     "envs": FOUNDATION,
     "training": FOUNDATION | {"capacity", "regularizers", "model", "data", "runs"},
     "evaluation": BELOW_EXPERIMENTS | {"training"},
-    # Reports read folders and draw; experiments fill folders, and draw with what reports offer.
-    "reports": FOUNDATION | {"runs", "capacity", "evaluation"},
-    "experiments": BELOW_EXPERIMENTS | {"training", "evaluation", "reports"},
-    "benchmarks": BELOW_EXPERIMENTS | {"training", "evaluation", "reports", "experiments"},
+    "presentation": FOUNDATION,
+    "experiments": BELOW_EXPERIMENTS | {"training", "evaluation", "presentation"},
+    "reports": FOUNDATION | {"runs", "capacity", "envs", "evaluation", "presentation", "experiments"},
+    "benchmarks": BELOW_EXPERIMENTS | {"training", "evaluation", "presentation", "experiments"},
     "cli": BELOW_EXPERIMENTS | {"training", "evaluation", "experiments", "reports", "benchmarks"},
 }
 

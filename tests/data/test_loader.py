@@ -6,7 +6,7 @@ import pytest
 import torch
 from toy_episodes import numbers, random_episodes, write_tape
 
-from alewm.data.codec import make_inflater
+from alewm.data.decoders import Inflate
 from alewm.data.frames import DecodedFrames, DownsampledFrames, MappedFrames, chunk_table
 from alewm.data.loader import LoaderConfig, WindowLoader, Windows
 from alewm.data.normalize import ActionStatistics
@@ -148,7 +148,7 @@ def test_every_installed_inflater_returns_the_same_frames(tmp_path: Path) -> Non
     expected = store.pixels[:]
     for name in ("zlib", "zlib_ng.zlib_ng", "isal.isal_zlib"):
         try:
-            inflater = make_inflater(name)
+            inflater = Inflate(name)
         except ImportError:
             continue
         out = np.empty_like(expected)

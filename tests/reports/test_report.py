@@ -16,9 +16,9 @@ from alewm.evaluation.records import write_records
 from alewm.evaluation.success import evaluate
 from alewm.planning.cem import CEMConfig
 from alewm.planning.planner import Planner, PlanningConfig
+from alewm.presentation.theme import DARK, LIGHT
 from alewm.reports.gather import read_run
 from alewm.reports.report import write_report
-from alewm.reports.theme import DARK, LIGHT
 
 VOID = {"meta", "img", "source", "wbr"}
 

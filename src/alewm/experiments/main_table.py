@@ -14,8 +14,8 @@ from alewm.experiments.framework.run import Run
 from alewm.experiments.framework.selection import Candidate, select
 from alewm.experiments.framework.work import Evaluation
 from alewm.experiments.presets import LEWM_WEIGHT
-from alewm.reports.tables import Cell, Row, Table, mark_best
-from alewm.reports.theme import Draw, Theme
+from alewm.presentation.tables import Cell, Row, Table, mark_best
+from alewm.presentation.theme import Draw, Theme
 
 METHODS = ("LeWM (best d)", "LeWM (d = d_max)", "ALeWM")
 BACKBONES = {32: "tiny", 96: "ViT-Tiny", 192: "ViT-Tiny", 384: "ViT-Small"}

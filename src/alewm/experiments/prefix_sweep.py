@@ -5,7 +5,7 @@ from alewm.experiments.framework.curves import Curve, Point, success_curves
 from alewm.experiments.framework.experiment import Drawing, Experiment, Outcome, Recipe, Stage
 from alewm.experiments.framework.results import Results
 from alewm.experiments.framework.work import Evaluation
-from alewm.reports.tables import Cell, Row, Table
+from alewm.presentation.tables import Cell, Row, Table
 
 
 def build(choice: Choice) -> Experiment:

@@ -7,8 +7,8 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from alewm.evaluation.records import EpisodeRecord
+from alewm.presentation.theme import Draw, Theme, new_axes
 from alewm.reports.gather import Run, Series
-from alewm.reports.theme import Draw, Theme, new_axes
 
 MOST_POINTS = 400
 """Longer curves are averaged down to this many points: more cannot be seen and would make the page heavy."""

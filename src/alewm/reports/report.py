@@ -6,9 +6,9 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from alewm.presentation.theme import Draw, light_and_dark
 from alewm.reports import figures, html
 from alewm.reports.gather import Run, Series, flatten, read_runs
-from alewm.reports.theme import Draw, light_and_dark
 
 MOST_FILMS = 12
 """Animations shown per run."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from matplotlib.figure import Figure
 
 from alewm.evaluation.statistics import Spread
-from alewm.reports.theme import Draw, Theme
+from alewm.presentation.theme import Draw, Theme
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ from alewm.experiments.framework.choice import Choice
 from alewm.experiments.framework.results import Results
 from alewm.experiments.framework.run import Run
 from alewm.experiments.framework.work import Work
-from alewm.reports.tables import Table
-from alewm.reports.theme import Draw
+from alewm.presentation.tables import Table
+from alewm.presentation.theme import Draw
 
 
 @dataclass(frozen=True)

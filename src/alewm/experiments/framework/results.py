@@ -1,5 +1,6 @@
 """What run folders say about finished work; experiments read nothing else."""
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,9 +10,7 @@ from alewm.evaluation.statistics import Spread
 from alewm.experiments.framework.library import Library
 from alewm.experiments.framework.run import Run
 from alewm.experiments.framework.work import Evaluation, Measurement, Training
-from alewm.reports.gather import Run as FinishedRun
-from alewm.reports.gather import read_run
-from alewm.reports.tables import Cell
+from alewm.presentation.tables import Cell
 
 
 class NotThereYetError(LookupError):
@@ -43,9 +42,10 @@ class Results:
             raise NotThereYetError(f"{measurement.name} of {measurement.run.name} has not been measured.")
         return found
 
-    def finished(self, run: Run) -> FinishedRun:
-        """Its folder read as reports read it: metrics above all."""
-        return read_run(self.library.folder(run))
+    def metrics(self, run: Run, kind: str) -> list[dict[str, Any]]:
+        """The lines of its metrics.jsonl of one kind: train, validation or latent."""
+        lines = (self.library.folder(run) / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+        return [entry for entry in map(json.loads, lines) if entry.get("kind") == kind]
 
     def over_seeds(self, runs: Sequence[Run], settings: EvaluationSettings, name: str = "success_rate") -> Spread:
         """Mean and SEM over the runs of one number of their results."""

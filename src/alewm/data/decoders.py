@@ -1,0 +1,175 @@
+"""Frames back from their compressed bytes, without HDF5: its library runs one thread at a time.
+
+Each decoder releases the interpreter while it works, so that threads decode side by side.
+"""
+
+import ctypes
+import importlib
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from threading import local
+from typing import Any, Protocol, runtime_checkable
+
+import h5py
+import numpy as np
+
+from alewm.data.codec import ZSTD_FILTER
+
+BLOSC_FILTER = 32001
+"""The number under which HDF5 knows Blosc."""
+
+FAST_INFLATERS = ("zlib_ng.zlib_ng", "isal.isal_zlib")
+"""Modules with zlib's interface, fastest first; each is optional and returns the same bytes."""
+
+_WINDOW_BITS = 15
+
+
+class DamagedError(ValueError):
+    """Stored bytes that are no chunk of frames."""
+
+
+@runtime_checkable
+class Decoder(Protocol):
+    """The way back from a stored chunk."""
+
+    library: str
+    """Who does the work."""
+
+    decodes_parts: bool
+    """Whether a part of a chunk is had for less than the whole."""
+
+    def decode(self, stored: memoryview, chunk_bytes: int, start: int, out: np.ndarray) -> None:
+        """Write bytes `start` ... of the chunk, which has `chunk_bytes` when decoded, to `out`, uint8 [n].
+
+        Decoders that cannot take parts are called with the whole chunk. Damage is a `DamagedError`.
+        """
+
+
+class Stored:
+    """Chunks that are not compressed."""
+
+    library = "nobody"
+    decodes_parts = True
+
+    def decode(self, stored: memoryview, chunk_bytes: int, start: int, out: np.ndarray) -> None:
+        """Copy."""
+        _check_size(len(stored), chunk_bytes)
+        out[:] = np.frombuffer(stored, np.uint8, len(out), start)
+
+
+class Inflate:
+    """zlib streams, by any module with zlib's interface."""
+
+    decodes_parts = False
+
+    def __init__(self, module_name: str) -> None:
+        module = importlib.import_module(module_name)
+        self.library = module_name.partition(".")[0]
+        self._decompress: Callable[[memoryview, int, int], bytes] = module.decompress
+        self._errors = (module.error, EOFError)
+
+    def decode(self, stored: memoryview, chunk_bytes: int, start: int, out: np.ndarray) -> None:
+        """Inflate the whole chunk."""
+        try:
+            # The third argument is the first size of the output buffer: given exactly, nothing is copied to grow it.
+            data = self._decompress(stored, _WINDOW_BITS, chunk_bytes)
+        except self._errors as error:
+            raise DamagedError(str(error)) from None
+        _check_size(len(data), chunk_bytes)
+        out[:] = np.frombuffer(data, np.uint8)
+
+
+class Zstd:
+    """Zstandard frames."""
+
+    library = "zstandard"
+    decodes_parts = False
+
+    def __init__(self) -> None:
+        self._module = importlib.import_module("zstandard")
+        self._threads = local()
+
+    def decode(self, stored: memoryview, chunk_bytes: int, start: int, out: np.ndarray) -> None:
+        """Decompress the whole chunk."""
+        if not hasattr(self._threads, "decompressor"):  # one each: they are not safe to share
+            self._threads.decompressor = self._module.ZstdDecompressor()
+        try:
+            # Straight into place: making and freeing a buffer of this size takes four times as long as decoding.
+            with self._threads.decompressor.stream_reader(stored) as reader:
+                _check_size(reader.readinto(out), chunk_bytes)
+                if reader.read(1):
+                    raise DamagedError(f"more than {chunk_bytes} bytes")
+        except self._module.ZstdError as error:
+            raise DamagedError(str(error)) from None
+
+
+class Blosc:
+    """Blosc buffers, through the library inside hdf5plugin.
+
+    Blosc compresses a chunk in blocks of about 128 KiB that can be decoded one by one: a frame out of a hundred costs
+    two or three of them.
+    """
+
+    library = "blosc"
+    decodes_parts = True
+    _HEADER_BYTES = 16
+
+    def __init__(self) -> None:
+        plugins = Path(importlib.import_module("hdf5plugin").PLUGIN_PATH)
+        library = next(iter(sorted(plugins.glob("libh5blosc.*"))), None)
+        if library is None:
+            raise ImportError("hdf5plugin has no Blosc library")
+        try:
+            self._get_item: Any = ctypes.CDLL(str(library)).blosc_getitem
+        except (OSError, AttributeError) as error:
+            raise ImportError(f"{library} cannot be called ({error})") from None
+        self._get_item.argtypes = (ctypes.c_void_p, ctypes.c_int, ctypes.c_int, ctypes.c_void_p)
+        self._get_item.restype = ctypes.c_int
+
+    def decode(self, stored: memoryview, chunk_bytes: int, start: int, out: np.ndarray) -> None:
+        """Decompress the blocks that `out` needs."""
+        # The library trusts what the header says of sizes, so they are checked first.
+        if len(stored) < self._HEADER_BYTES:
+            raise DamagedError(f"a Blosc buffer of {len(stored)} bytes")
+        type_bytes, (size, _, stored_size) = stored[3], np.frombuffer(stored, "<u4", 3, 4).tolist()
+        _check_size(size, chunk_bytes)
+        _check_size(stored_size, len(stored))
+        if type_bytes != 1:
+            raise DamagedError(f"a Blosc buffer of items of {type_bytes} bytes")
+        source = np.frombuffer(stored, np.uint8)
+        if self._get_item(source.ctypes.data, start, len(out), out.ctypes.data) != len(out):
+            raise DamagedError("Blosc cannot decompress it")
+
+
+def _check_size(found: int, expected: int) -> None:
+    if found != expected:
+        raise DamagedError(f"{found} bytes instead of {expected}")
+
+
+@cache
+def fastest_inflater() -> Inflate:
+    """The first of `FAST_INFLATERS` that is installed, else Python's zlib."""
+    for module_name in FAST_INFLATERS:
+        try:
+            return Inflate(module_name)
+        except ImportError:
+            continue
+    return Inflate("zlib")
+
+
+def decoder_of(filter_codes: list[int]) -> Decoder | str:
+    """The decoder of a dataset with this filter pipeline; else the reason why there is none."""
+    makers: dict[tuple[int, ...], Callable[[], Decoder]] = {
+        (): Stored,
+        (h5py.h5z.FILTER_DEFLATE,): fastest_inflater,
+        (ZSTD_FILTER,): Zstd,
+        (BLOSC_FILTER,): Blosc,
+    }
+    maker = makers.get(tuple(filter_codes))
+    if maker is None:
+        return "compressed with another filter than gzip, zstd or Blosc"
+    try:
+        return maker()
+    except ImportError as error:
+        return str(error)
