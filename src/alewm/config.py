@@ -53,10 +53,14 @@ def differences(asked: Mapping[str, Any], found: Mapping[str, Any], prefix: str 
 
 
 def overridden(config: ConfigType, changes: Mapping[str, Any]) -> ConfigType:
-    """`config` with other values in the fields that `changes` names by dotted path, each checked to fit its field."""
+    """`config` with other values in the fields that `changes` names by dotted path, each checked to fit its field.
+
+    All take effect together, so that fields that must fit each other can change in one call.
+    """
+    values = to_dict(config)
     for path, value in changes.items():
-        config = _with_field(config, path.split("."), value, path)
-    return config
+        _set_field(type(config), values, path.split("."), value, path)
+    return from_dict(type(config), values)
 
 
 def changed_fields(config: Any, base: Any, prefix: str = "") -> dict[str, Any]:
@@ -71,18 +75,19 @@ def changed_fields(config: Any, base: Any, prefix: str = "") -> dict[str, Any]:
     return changes
 
 
-def _with_field(config: Any, path: list[str], value: Any, whole: str) -> Any:
-    hints, (name, *deeper) = get_type_hints(type(config)), path
+def _set_field(kind: Any, values: dict[str, Any], path: list[str], value: Any, whole: str) -> None:
+    hints, (name, *deeper) = get_type_hints(kind), path
     if name not in hints:
-        raise unknown_name(f"{type(config).__name__} field", name, hints)
-    if deeper or dataclasses.is_dataclass(hints[name]):
-        if not deeper or not dataclasses.is_dataclass(hints[name]):
-            raise InputError(f"{whole!r} names no single value: write the dotted path of one field.")
-        return dataclasses.replace(config, **{name: _with_field(getattr(config, name), deeper, value, whole)})
-    if not _fits(hints[name], value):
-        raise InputError(f"{whole} must be {_described(hints[name])}, got {value!r}.")
-    value = tuple(value) if isinstance(value, list) else value
-    return dataclasses.replace(config, **{name: float(value) if hints[name] is float else value})
+        raise unknown_name(f"{kind.__name__} field", name, hints)
+    hint = hints[name]
+    if bool(deeper) != dataclasses.is_dataclass(hint):
+        raise InputError(f"{whole!r} names no single value: write the dotted path of one field.")
+    if deeper:
+        _set_field(hint, values[name], deeper, value, whole)
+    elif not _fits(hint, value):
+        raise InputError(f"{whole} must be {_described(hint)}, got {value!r}.")
+    else:
+        values[name] = float(value) if hint is float else list(value) if isinstance(value, tuple) else value
 
 
 def _fits(hint: Any, value: Any) -> bool:

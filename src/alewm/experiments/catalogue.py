@@ -1,10 +1,26 @@
 """Every experiment by name."""
 
 from alewm.errors import unknown_name
-from alewm.experiments import main_table, prefix_sweep
+from alewm.experiments import (
+    capacity_dynamics,
+    goal_cost,
+    main_table,
+    nested_dropout,
+    prefix_sweep,
+    sigreg_ablation,
+)
 from alewm.experiments.framework.experiment import Recipe
 
-RECIPES: dict[str, Recipe] = {module.RECIPE.name: module.RECIPE for module in (main_table, prefix_sweep)}
+_MODULES = (
+    main_table,
+    nested_dropout,
+    prefix_sweep,
+    sigreg_ablation,
+    goal_cost,
+    capacity_dynamics,
+)
+
+RECIPES: dict[str, Recipe] = {module.RECIPE.name: module.RECIPE for module in _MODULES}
 """In the order of the paper; those beyond it last."""
 
 

@@ -7,7 +7,7 @@ from itertools import product
 from matplotlib.figure import Figure
 
 from alewm.evaluation.settings import EvaluationSettings
-from alewm.experiments.framework.choice import DEGREES, MULTIPLIERS, TASK_TITLES, WEIGHTS, Choice
+from alewm.experiments.framework.choice import DEGREE, GRIDS, MULTIPLIER, TASK_TITLES, WEIGHT, Choice
 from alewm.experiments.framework.experiment import Drawing, Experiment, Outcome, Recipe, Stage, unique
 from alewm.experiments.framework.results import Results
 from alewm.experiments.framework.run import Run
@@ -48,7 +48,8 @@ class Selected:
 def build(choice: Choice) -> Experiment:
     """Runs of all candidates; selection on validation pairs; then the test pairs, once per selected configuration."""
     blocks = [
-        _block(choice, task, width) for width, task in product(choice.widths(96, 192, 384), choice.tasks(*TASK_TITLES))
+        candidates_of(choice, task, width)
+        for width, task in product(choice.widths(96, 192, 384), choice.tasks(*TASK_TITLES))
     ]
     validation, test = choice.scale.evaluation("validation"), choice.scale.evaluation()
     compared = [group for block in blocks for group in (block.lewm, block.full_width, block.alewm) if len(group) > 1]
@@ -79,15 +80,14 @@ def build(choice: Choice) -> Experiment:
     )
 
 
-def _block(choice: Choice, task: str, width: int) -> Block:
-    weights = WEIGHTS if choice.searches else (LEWM_WEIGHT,)
+def candidates_of(choice: Choice, task: str, width: int) -> Block:
+    """LeWM at every width of the grid, and ALeWM as the paper selected it; with a search, at every grid point."""
+    weights = GRIDS[WEIGHT] if choice.searches else (LEWM_WEIGHT,)
     lewm = tuple(
         Candidate(choice.over_seeds(choice.lewm, task, width, latent_dim, weight=weight))
         for latent_dim, weight in product(choice.support(width), weights)
     )
-    grid = product(WEIGHTS, MULTIPLIERS, DEGREES) if choice.searches else [()]
-    names = ("objective.regularizer_weight", "training.optim.selector_multiplier", "model.prior_degree")
-    changes = [dict(zip(names, values, strict=False)) for values in grid]
+    changes = choice.variations(WEIGHT, MULTIPLIER, DEGREE) if choice.searches else [{}]
     alewm = tuple(Candidate(choice.over_seeds(choice.alewm, task, width, changes=each)) for each in changes)
     return Block(task, width, lewm, alewm)
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import Any
 
 from alewm.config import overridden
@@ -15,12 +16,10 @@ TASK_TITLES = {"two-room": "TwoRoom", "push-t": "PushT", "reacher": "Reacher", "
 """Tasks as tables call them, in the paper's order."""
 
 SMOKE_WIDTH = 32
-WEIGHTS = (0.09, 0.15, 0.2, 0.3)
-"""The paper's grid of λ."""
-MULTIPLIERS = (1.0, 2.0, 3.0)
-"""The paper's grid of s_q."""
-DEGREES = (-1.0, -0.5, 0.0, 1.0, 2.0, 3.0)
-"""The paper's grid of α."""
+
+WEIGHT, MULTIPLIER, DEGREE = "objective.regularizer_weight", "training.optim.selector_multiplier", "model.prior_degree"
+GRIDS = {WEIGHT: (0.09, 0.15, 0.2, 0.3), MULTIPLIER: (1.0, 2.0, 3.0), DEGREE: (-1.0, -0.5, 0.0, 1.0, 2.0, 3.0)}
+"""The paper's grids of λ, s_q and α."""
 
 
 @dataclass(frozen=True)
@@ -58,11 +57,20 @@ class Choice:
     def caption(self, text: str) -> str:
         """`text` and what everybody must know about its numbers."""
         seeds = ", ".join(map(str, self.seeds))
-        return f"{text} {self.scale.note} Seeds {seeds}."
+        return f"{text} {self.scale.note} Seed{'s' if len(self.seeds) > 1 else ''} {seeds}."
 
     def support(self, width: int) -> tuple[int, ...]:
         """The capacities of a width, which are also the widths among which LeWM's is chosen."""
         return (8, 32) if self.scale.name == "smoke" else CAPACITIES[width]
+
+    def variations(self, *fields: str) -> list[dict[str, Any]]:
+        """All combinations of the grids of `fields`, as changes to a configuration; of no fields, the one of none.
+
+        The smoke scale takes the ends of each grid.
+        """
+        is_smoke = self.scale.name == "smoke"
+        grids = [(GRIDS[name][0], GRIDS[name][-1]) if is_smoke else GRIDS[name] for name in fields]
+        return [dict(zip(fields, values, strict=True)) for values in product(*grids)]
 
     def alewm(self, task: str, width: int, seed: int, changes: Mapping[str, Any] | None = None) -> Run:
         """ALeWM with the paper's hyperparameters for this task and width, or with some of them changed."""

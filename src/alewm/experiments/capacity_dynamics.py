@@ -1,0 +1,81 @@
+"""The mean of q per capacity over training."""
+
+from collections.abc import Mapping, Sequence
+
+from matplotlib.figure import Figure
+
+from alewm.capacity.prior import polynomial_prior
+from alewm.experiments.framework.choice import TASK_TITLES, Choice
+from alewm.experiments.framework.experiment import Drawing, Experiment, Outcome, Recipe
+from alewm.experiments.framework.results import Results
+from alewm.experiments.framework.run import Run
+from alewm.experiments.framework.work import Training
+from alewm.experiments.presets import SEEDS
+from alewm.presentation.tables import Cell, Row, Table
+from alewm.presentation.theme import Draw, Theme
+
+Dynamics = Mapping[int, tuple[list[int], list[float]]]
+"""Steps and mean probabilities of each capacity."""
+
+
+def build(choice: Choice) -> Experiment:
+    """One model per task and seed; nothing is evaluated, since training itself records q."""
+    (width,) = choice.widths(192)
+    runs = tuple(run for task in choice.tasks(*TASK_TITLES) for run in choice.over_seeds(choice.alewm, task, width))
+
+    def outcome(results: Results) -> Outcome:
+        dynamics = [(f"{TASK_TITLES[run.task]}, seed {run.seed}", q_over_training(run, results)) for run in runs]
+        rows: list[Row] = []
+        for run, (title, found) in zip(runs, dynamics, strict=True):
+            command = (Training(run).command(results.library),)
+            for name, index in (("prior", 0), ("at the end", -1)):
+                probabilities = [values[index] for _, values in found.values()]
+                top = max(probabilities)
+                rows.append([title, name, *(Cell(f"{p:.3f}", p == top, command) for p in probabilities)])
+        head = ["task and seed", "when", *(f"k = {k}" for k in runs[0].config.model.capacities)]
+        text = (
+            "Mean probability of each capacity before the first update, where q is the prior, and in the last batches."
+        )
+        table = Table.of("capacity-dynamics", choice.caption(text), head, rows)
+        caption = choice.caption(
+            "Mean probability of each capacity over training, averaged over the batches between two logged steps; at "
+            "step 0 it is the prior."
+        )
+        commands = tuple(Training(run).command(results.library) for run in runs)
+        return Outcome((table,), (Drawing("capacity-dynamics", caption, _panels(dynamics), commands),))
+
+    return Experiment("capacity-dynamics", choice, runs, (), outcome)
+
+
+def q_over_training(run: Run, results: Results) -> Dynamics:
+    """Mean q of each capacity at step 0, where it equals the prior, and at every logged step."""
+    model, entries = run.config.model, results.metrics(run, "train")
+    prior = polynomial_prior(len(model.capacities), model.prior_degree).tolist()
+    steps = [0, *(int(entry["step"]) for entry in entries)]
+    return {
+        k: (steps, [first, *(float(entry[f"q/{k}"]) for entry in entries)])
+        for k, first in zip(model.capacities, prior, strict=True)
+    }
+
+
+def _panels(dynamics: Sequence[tuple[str, Dynamics]]) -> Draw:
+    def draw(theme: Theme) -> Figure:
+        columns = min(4, len(dynamics))
+        rows = -(-len(dynamics) // columns)
+        figure = Figure(figsize=(2.9 * columns + 0.8, 2.5 * rows), layout="constrained")
+        panels = figure.subplots(rows, columns, squeeze=False).flatten()
+        for axes in panels[len(dynamics) :]:
+            axes.set_visible(False)
+        for axes, (title, curves) in zip(panels, dynamics, strict=False):
+            for color, (k, (steps, values)) in zip(theme.shades(len(curves)), curves.items(), strict=True):
+                axes.plot(steps, values, color=color, linewidth=1.2, label=f"k = {k}")
+            axes.set(title=title, xlabel="update steps", ylim=(0, None))
+        panels[0].set_ylabel("mean q(k)")
+        handles, labels = panels[0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside right center")
+        return figure
+
+    return draw
+
+
+RECIPE = Recipe("capacity-dynamics", "mean q per capacity over training", build, seeds=SEEDS[:1])
