@@ -24,7 +24,8 @@ class Evaluate:
     episodes: int | None = None
     """How many pairs, the first ones; if not given, all that are stored (200 test, 100 validation)."""
     capacity: str = "modal"
-    """modal (the most probable), sample, best-of, best-of:8,32, or one supported capacity such as 32."""
+    """modal (the most probable), modal-every-plan (chosen anew at each plan), sample, best-of, best-of:8,32, or one
+    supported capacity such as 32."""
     goal_cost: Literal["active", "full"] = "active"
     """Compare the goal on the planned prefix, or on the whole latent."""
     candidates: int = 300

@@ -24,6 +24,7 @@ from alewm.planning.cem import CEMResult
 from alewm.planning.planner import Planner
 from alewm.planning.search_choice import choose_search
 from alewm.progress import Progress
+from alewm.runs.checkpoint import save_tensors
 from alewm.runs.files import read_json, write_json
 from alewm.runs.folder import RunFolder
 from alewm.runs.provenance import provenance
@@ -32,6 +33,10 @@ from alewm.training.run import SPLITS, latest_checkpoint
 
 EPISODES_PER_BATCH = {"cpu": 16, "cuda": 64}
 """Episodes searched at once: what a processor's memory and caches hold, and what fills a GPU."""
+
+
+ACTIONS = "actions.safetensors"
+"""The file of executed actions [B, budget, action_dim], from which every episode can be replayed."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +59,7 @@ def evaluate_run(
     out: Path | None = None,
     is_silent: bool = False,
 ) -> EvaluatedRun:
-    """Success of the newest checkpoint of `run`, written to result.json, episodes.jsonl and animations/.
+    """Success of the newest checkpoint of `run`, written to result.json, episodes.jsonl, actions and animations/.
 
     The data file is the one the run was trained on, at `data_path` if it has moved. Results of other settings are
     never replaced: they get a folder of their own (`settings.results_folder`). Those of these very settings are made
@@ -93,6 +98,7 @@ def evaluate_run(
     if not is_own:
         RunFolder(folder).open(described)
     write_records(folder / "episodes.jsonl", found.records)
+    save_tensors(folder / ACTIONS, {"actions": found.outcome.actions.contiguous()})
     _film(folder / "animations", task, pairs, found, num_animations)
     write_json(folder / "result.json", result)
     return EvaluatedRun(folder / "result.json", result)

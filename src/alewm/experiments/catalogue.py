@@ -7,6 +7,10 @@ from alewm.experiments import (
     main_table,
     nested_dropout,
     prefix_sweep,
+    probes,
+    reacher_capacity,
+    rollouts,
+    selection_rules,
     sigreg_ablation,
 )
 from alewm.experiments.framework.experiment import Recipe
@@ -18,6 +22,10 @@ _MODULES = (
     sigreg_ablation,
     goal_cost,
     capacity_dynamics,
+    reacher_capacity,
+    rollouts,
+    selection_rules,
+    probes,
 )
 
 RECIPES: dict[str, Recipe] = {module.RECIPE.name: module.RECIPE for module in _MODULES}

@@ -1,12 +1,13 @@
-"""Which capacity an episode is planned with, decided once from its first and its goal frame.
+"""Which capacity an episode is planned with, decided from its first and its goal frame.
 
 A rule names one or several capacities per episode. Where it names several, the planner plans with each and keeps the
-one whose plan has the lowest predicted cost; from then on the episode keeps it.
+one whose plan has the lowest predicted cost; from then on the episode keeps it, unless the rule decides anew from the
+current and the goal frame at every plan.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import ClassVar, Protocol, runtime_checkable
 
 import torch
 
@@ -16,12 +17,17 @@ from alewm.errors import InputError, unknown_name
 from alewm.planning.noise import stream
 from alewm.shapes import Float, Tensor
 
-RULES = ("modal", "sample", "best-of")
+RULES = ("modal", "modal-every-plan", "sample", "best-of")
 
 
 @runtime_checkable
 class CapacityRule(Protocol):
     """From q(k | first, goal) to the capacities worth planning with."""
+
+    @property
+    def decides_every_plan(self) -> bool:
+        """Whether it looks again at every plan, instead of once per episode."""
+        ...
 
     def choices(
         self, q: Float[Tensor, "B C"], support: CapacitySupport, seed: int, episodes: Sequence[int]
@@ -33,6 +39,8 @@ class CapacityRule(Protocol):
 @dataclass(frozen=True)
 class Modal:
     """The most probable capacity, the paper's rule; a tie goes to the smaller."""
+
+    decides_every_plan: bool = False
 
     def choices(
         self,
@@ -50,6 +58,7 @@ class Fixed:
     """The same capacity for every episode, whatever the selector says."""
 
     capacity: int
+    decides_every_plan: ClassVar[bool] = False
 
     def choices(
         self,
@@ -66,6 +75,8 @@ class Fixed:
 @dataclass(frozen=True)
 class Sample:
     """A draw from q, with a stream per (seed, episode)."""
+
+    decides_every_plan: ClassVar[bool] = False
 
     def choices(
         self, q: Float[Tensor, "B C"], support: CapacitySupport, seed: int, episodes: Sequence[int]
@@ -87,6 +98,7 @@ class BestOf:
     """
 
     capacities: tuple[int, ...] = ()
+    decides_every_plan: ClassVar[bool] = False
 
     def choices(
         self,
@@ -102,10 +114,15 @@ class BestOf:
 
 
 def parse_capacity_rule(text: str, support: CapacitySupport) -> CapacityRule:
-    """The rule that `--capacity` names: `modal`, `sample`, `best-of`, `best-of:8,32`, or a capacity such as `32`."""
+    """The rule that `--capacity` names.
+
+    `modal`, `modal-every-plan`, `sample`, `best-of`, `best-of:8,32`, or a capacity such as `32`.
+    """
     name, _, listed = text.strip().partition(":")
     if name == "modal" and not listed:
         return Modal()
+    if name == "modal-every-plan" and not listed:
+        return Modal(decides_every_plan=True)
     if name == "sample" and not listed:
         return Sample()
     if name == "best-of":

@@ -2,7 +2,8 @@
 
 Each plan sees only the current frame. What the episode keeps between plans: its goal latent, its capacity (chosen
 once, from the first and the goal frame), and whatever was planned beyond the executed blocks, where the next search
-starts. With the paper's setting all planned blocks are executed, and the next search starts from zero.
+starts. With the rule `modal-every-plan` the capacity is chosen anew at each plan. With the paper's setting all planned
+blocks are executed, and the next search starts from zero.
 """
 
 from collections.abc import Sequence
@@ -35,7 +36,7 @@ class RecedingHorizon:
         self._choices = self.planner.rule.choices(self.q, self.planner.support, config.seed, episodes)
         self._episodes = tuple(episodes)
         self._z_now: Tensor | None = latents[:, 0]
-        self._z_goal = latents[:, 1]
+        self._z_goal, self._goal_features = latents[:, 1], features[:, 1]
         self._blocks = torch.zeros(len(first), config.horizon, self.planner.block_dim, device=self.planner.device)
         self._plan_index = 0
         self.predicted_costs = [[] for _ in episodes]
@@ -72,4 +73,17 @@ class RecedingHorizon:
 
     def _look(self, frames: Tensor, rows: list[int]) -> Tensor:
         seen = frames[torch.tensor(rows, device=frames.device)]
-        return self.planner.encode(seen[:, None])[1][:, 0]
+        features, latents = self.planner.encode(seen[:, None])
+        if self.planner.rule.decides_every_plan:
+            self._decide_again(features[:, 0], rows)
+        return latents[:, 0]
+
+    def _decide_again(self, features: Tensor, rows: list[int]) -> None:
+        """Capacities for the next plan of `rows`, from what is seen now and the goal."""
+        planner, here = self.planner, torch.tensor(rows, dtype=torch.long, device=self.planner.device)
+        q = planner.capacity_distribution(torch.stack([features, self._goal_features[here]], 1))
+        episodes = [self._episodes[row] for row in rows]
+        for row, tried in zip(
+            rows, planner.rule.choices(q, planner.support, planner.config.seed, episodes), strict=True
+        ):
+            self._choices[row] = tried

@@ -60,6 +60,14 @@ def finger_position(qpos: Float[np.ndarray, "2"]) -> Float[np.ndarray, "2"]:
     return LINK_LENGTH * np.array([np.cos(angles).sum(), np.sin(angles).sum()])
 
 
+def pixels_per_metre() -> float:
+    """Pixels of the native picture that a metre takes at the height of the finger."""
+    compiled = model()
+    height = compiled.camera(_CAMERA).pos[2] - compiled.body("finger").pos[2] - compiled.body("arm").pos[2]
+    seen: float = 2 * height * np.tan(np.deg2rad(float(compiled.camera(_CAMERA).fovy[0])) / 2)
+    return IMAGE_SIZE / seen
+
+
 class ReacherSimulator(Simulator):
     """One arm; all arms of a process share the model and the camera."""
 

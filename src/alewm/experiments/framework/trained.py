@@ -1,0 +1,103 @@
+"""A trained model beside its data, for whoever measures something on it."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from alewm.data.normalize import ActionStatistics
+from alewm.data.pairs import load_or_draw_pairs
+from alewm.data.splits import Splits
+from alewm.data.store import EpisodeStore
+from alewm.data.windows import WindowIndex, WindowShape
+from alewm.envs.registration import Task, get_task
+from alewm.evaluation.closed_loop import GoalPairs
+from alewm.model.world_model import WorldModel
+from alewm.shapes import Float, Int, Tensor
+from alewm.training.checkpoint import load_world_model
+from alewm.training.run import SPLITS, latest_checkpoint
+
+FRAMES_AT_ONCE = 256
+SAMPLE_SEED = 42
+"""Of the windows and rows that measurements look at; the same for every model."""
+
+
+@dataclass(frozen=True)
+class EncodedWindows:
+    """Windows as the predictor meets them."""
+
+    starts: Int[np.ndarray, " B"]
+    """File row of each window's first frame."""
+    episodes: Int[np.ndarray, " B"]
+    """The episode each is in."""
+    features: Float[Tensor, "B F W"]
+    latents: Float[Tensor, "B F D"]
+    actions: Float[Tensor, "B G A"]
+    """Normalised action blocks between the frames."""
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A run's model in evaluation mode, its data and its splits."""
+
+    model: WorldModel
+    task: Task
+    store: EpisodeStore
+    splits: Splits
+    statistics: ActionStatistics
+    device: torch.device
+
+    @classmethod
+    @contextmanager
+    def open(cls, folder: Path, data: Path, device: torch.device) -> Iterator["Trained"]:
+        """The newest checkpoint of the run in `folder`, with the data file open."""
+        model, description = load_world_model(latest_checkpoint(folder), device)
+        statistics = ActionStatistics.from_dict(description.extras["action_statistics"])
+        with EpisodeStore.open(data) as store:
+            splits = Splits.load(folder / SPLITS)
+            yield cls(model, get_task(description.config.task), store, splits, statistics, device)
+
+    @torch.no_grad()
+    def encode_rows(self, rows: Int[np.ndarray, " n"]) -> tuple[Float[Tensor, "n W"], Float[Tensor, "n D"]]:
+        """Features and latents of stored frames, on the CPU."""
+        features, latents = [], []
+        for part in np.array_split(rows, -(-len(rows) // FRAMES_AT_ONCE)):
+            pixels = torch.as_tensor(self.store.frames(part))[:, None].to(self.device)
+            encoding = self.model.encode(pixels)
+            features.append(encoding.features[:, 0].float().cpu())
+            latents.append(encoding.latents[:, 0].float().cpu())
+        return torch.cat(features), torch.cat(latents)
+
+    def windows(self, part: str, most: int) -> EncodedWindows:
+        """At most `most` windows of the episodes of `part`, drawn without repetition."""
+        numbers = np.asarray(self.splits.part(part), dtype=np.int64)
+        shape = WindowShape()
+        index = WindowIndex(self.store.offsets[numbers], self.store.lengths[numbers], shape)
+        generator = np.random.default_rng([SAMPLE_SEED, len(numbers)])
+        starts = index.starts(np.sort(generator.permutation(len(index))[:most]))
+        rows = shape.frame_rows(starts)
+        features, latents = self.encode_rows(rows.reshape(-1))
+        actions = shape.action_blocks(self.statistics.normalize(self.store.actions), starts)
+        episodes = np.searchsorted(self.store.offsets, starts, side="right") - 1
+        return EncodedWindows(
+            starts,
+            episodes,
+            features.view(*rows.shape, -1),
+            latents.view(*rows.shape, -1),
+            torch.as_tensor(actions).float(),
+        )
+
+    def rows(self, part: str, most: int) -> Int[np.ndarray, " n"]:
+        """At most `most` rows of the episodes of `part`, drawn without repetition, increasing."""
+        spans = [self.store.rows_of(episode) for episode in self.splits.part(part)]
+        every = np.concatenate([np.arange(span.start, span.stop) for span in spans])
+        drawn: np.ndarray = np.sort(np.random.default_rng([SAMPLE_SEED, len(every)]).permutation(every)[:most])
+        return drawn
+
+    def test_pairs(self) -> GoalPairs:
+        """The starts and goals that evaluation uses."""
+        stored = load_or_draw_pairs(self.store, self.splits).test
+        return GoalPairs.gather(stored, self.store.column, self.task.state_columns)

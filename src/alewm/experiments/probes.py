@@ -1,0 +1,145 @@
+"""How much of the true state each prefix holds: linear and network probes."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from matplotlib.figure import Figure
+
+from alewm.evaluation.statistics import Spread
+from alewm.experiments.framework.choice import TASK_TITLES, Choice
+from alewm.experiments.framework.experiment import Drawing, Experiment, Outcome, Recipe, Stage
+from alewm.experiments.framework.probing import fit_mlp, fit_ridge, recovered
+from alewm.experiments.framework.results import Results
+from alewm.experiments.framework.run import Run
+from alewm.experiments.framework.trained import SAMPLE_SEED, Trained
+from alewm.experiments.framework.work import Measurement, Training
+from alewm.presentation.tables import Cell, Row, Table
+from alewm.presentation.theme import Draw, Theme
+from alewm.shapes import Tensor
+
+PROBES = ("linear", "network")
+Curves = dict[tuple[str, str, str], dict[int, Spread]]
+"""R² by capacity, for each task, method and probe."""
+
+
+def build(choice: Choice) -> Experiment:
+    """ALeWM and LeWM of one width; probes fitted on training frames, scored on frames of test episodes."""
+    (width,) = choice.widths(192)
+    is_smoke = choice.scale.name == "smoke"
+    groups: dict[tuple[str, str], tuple[Run, ...]] = {}
+    for task in choice.tasks(*TASK_TITLES):
+        groups[task, "ALeWM"] = choice.over_seeds(choice.alewm, task, width)
+        groups[task, "LeWM"] = choice.over_seeds(choice.lewm, task, width, width)
+    runs = tuple(run for group in groups.values() for run in group)
+    ks = choice.alewm("two-room" if is_smoke else runs[0].task, width, choice.seeds[0]).config.model.capacities
+    options = (
+        ("capacities", ks),
+        ("num_train", 400 if is_smoke else 20_000),
+        ("num_test", 100 if is_smoke else 5_000),
+        ("num_steps", 20 if is_smoke else 3_000),
+    )
+    measured = {run: Measurement(run, "probes", measure, options, "probes") for run in runs}
+
+    def outcome(results: Results) -> Outcome:
+        curves: Curves = {}
+        rows: list[Row] = []
+        for (task, method), group in groups.items():
+            found = [results.measured(measured[run]) for run in group]
+            commands = tuple(w.command(results.library) for run in group for w in (Training(run), measured[run]))
+            for probe in PROBES:
+                spread = {k: Spread.of([each[probe][str(k)]["mean"] for each in found]) for k in ks}
+                curves[task, method, probe] = spread
+                cells = [Cell(spread[k].shown(digits=3), commands=commands) for k in ks]
+                rows.append([TASK_TITLES[task], method, probe, *cells])
+        head = ["task", "model", "probe", *(f"k = {k}" for k in ks)]
+        text = (
+            "R² (mean over the state's factors, ± SEM over seeds) of the true state from the first k coordinates of "
+            "the latent of one frame; probes are fitted per prefix on training frames and scored on frames of test "
+            "episodes."
+        )
+        table = Table.of("probes", choice.caption(text), head, rows)
+        commands = tuple(Training(run).command(results.library) for run in runs)
+        return Outcome((table,), (Drawing("probes", choice.caption(text), _panels(curves), commands),))
+
+    works = list(measured.values())
+    stage = Stage("probing", lambda _: works, len(works))
+    return Experiment("probes", choice, runs, (stage,), outcome)
+
+
+def measure(folder: Path, data: Path, device: torch.device, options: Mapping[str, Any]) -> dict[str, Any]:
+    """R² of every factor of the state from every prefix, by both probes."""
+    with Trained.open(folder, data, device) as trained:
+        sides = []
+        for part, most in (("train", options["num_train"]), ("test", options["num_test"])):
+            rows = trained.rows(part, most)
+            sides.append((trained.encode_rows(rows)[1], *_factors(trained, rows)))
+    (x, y, names), (test_x, test_y, _) = sides
+    generator = torch.Generator().manual_seed(SAMPLE_SEED)
+    found: dict[str, Any] = {"factors": names}
+    for probe in PROBES:
+        found[probe] = {}
+        for k in options["capacities"]:
+            z, test_z = x[:, :k], test_x[:, :k]
+            fit = fit_ridge(z, y) if probe == "linear" else fit_mlp(z, y, generator, num_steps=options["num_steps"])
+            scores = recovered(fit(test_z), test_y).tolist()
+            by_factor = dict(zip(names, scores, strict=True))
+            found[probe][str(k)] = {"mean": sum(scores) / len(scores), "factors": by_factor}
+    return found
+
+
+def _factors(trained: Trained, rows: "np.ndarray[Any, Any]") -> tuple[Tensor, list[str]]:
+    """The parts of the true state that one frame can show, angles as sine and cosine; constant ones are left out."""
+    columns = {
+        name: np.asarray(trained.store.column(name)[rows], dtype=np.float64) for name in trained.task.state_columns
+    }
+    columns.pop("qvel", None)
+    parts: dict[str, np.ndarray[Any, Any]] = {}
+    for name, values in columns.items():
+        flat = values.reshape(len(rows), -1)
+        # PushT's state ends in velocities, which no single frame shows.
+        for index in range(5 if trained.task.name == "push-t" else flat.shape[1]):
+            is_angle = (trained.task.name, index) == ("push-t", 4) or trained.task.name == "reacher"
+            label = f"{name}[{index}]"
+            if is_angle:
+                parts |= {f"cos {label}": np.cos(flat[:, index]), f"sin {label}": np.sin(flat[:, index])}
+            else:
+                parts[label] = flat[:, index]
+    return _varying(parts)
+
+
+def _varying(parts: Mapping[str, "np.ndarray[Any, Any]"]) -> tuple[Tensor, list[str]]:
+    names = [name for name, values in parts.items() if values.std() > 1e-9]
+    return torch.tensor(np.stack([parts[name] for name in names], 1), dtype=torch.float32), names
+
+
+def _panels(curves: Curves) -> Draw:
+    tasks = list(dict.fromkeys(task for task, _, _ in curves))
+
+    def draw(theme: Theme) -> Figure:
+        figure = Figure(figsize=(2.9 * len(tasks) + 0.6, 2.8), layout="constrained")
+        panels = figure.subplots(1, len(tasks), sharey=True, squeeze=False)[0]
+        for axes, task in zip(panels, tasks, strict=True):
+            for (where, method, probe), spread in curves.items():
+                if where != task:
+                    continue
+                color = theme.color(0 if method == "LeWM" else 1)
+                style, ks = "-" if probe == "linear" else "--", list(spread)
+                means, errors = [s.mean for s in spread.values()], [s.sem or 0.0 for s in spread.values()]
+                axes.errorbar(
+                    ks, means, errors, color=color, linestyle=style, marker="o", ms=3, label=f"{method}, {probe}"
+                )
+            axes.set_xscale("log", base=2)
+            axes.set_xticks(ks, [str(k) for k in ks], fontsize=7)
+            axes.minorticks_off()
+            axes.set(title=TASK_TITLES[task], xlabel="prefix k")
+        panels[0].set_ylabel("R² of the true state")
+        panels[-1].legend(fontsize=7)
+        return figure
+
+    return draw
+
+
+RECIPE = Recipe("probes", "linear and network recovery of the true state from each prefix", build)
