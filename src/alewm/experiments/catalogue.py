@@ -3,6 +3,7 @@
 from alewm.errors import unknown_name
 from alewm.experiments import (
     capacity_dynamics,
+    estimators,
     goal_cost,
     main_table,
     nested_dropout,
@@ -12,6 +13,8 @@ from alewm.experiments import (
     rollouts,
     selection_rules,
     sigreg_ablation,
+    surprise,
+    theory,
 )
 from alewm.experiments.framework.experiment import Recipe
 
@@ -24,8 +27,11 @@ _MODULES = (
     capacity_dynamics,
     reacher_capacity,
     rollouts,
+    theory,
+    estimators,
     selection_rules,
     probes,
+    surprise,
 )
 
 RECIPES: dict[str, Recipe] = {module.RECIPE.name: module.RECIPE for module in _MODULES}
