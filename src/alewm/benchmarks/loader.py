@@ -1,12 +1,12 @@
-"""Windows per second of the loader, with the fastest inflater that is installed and with Python's own."""
+"""Windows per second of the loader, with every inflater there is; Python's own zlib is the reference."""
 
 import tempfile
 import time
 from pathlib import Path
 
 from alewm.benchmarks.timing import print_line
-from alewm.data.codec import fastest_inflater, make_inflater
 from alewm.data.frames import MappedFrames, chunk_table
+from alewm.data.inflaters import all_inflaters
 from alewm.data.loader import LoaderConfig, WindowLoader
 from alewm.data.normalize import ActionStatistics
 from alewm.data.store import EpisodeStore
@@ -35,17 +35,19 @@ def _measure(store: EpisodeStore, batch: int, batches: int, threads: int, num_by
     rows = {}
     with WindowLoader(store, range(store.num_episodes), statistics, config) as loader:
         table = chunk_table(store.pixels)
-        fast = fastest_inflater().library
-        rows[fast] = _rate(loader, batches)
-        if fast != "zlib" and not isinstance(table, str) and table.is_deflated:
-            loader.frames = MappedFrames(store, table, make_inflater("zlib"))
-            rows["zlib"] = _rate(loader, batches)
         description = loader.frames.description
+        if isinstance(table, str) or not table.is_deflated:
+            rows["none"] = _rate(loader, batches)
+        else:
+            for inflater in all_inflaters():
+                loader.frames = MappedFrames(store, table, inflater)
+                rows[inflater.library] = _rate(loader, batches)
     size = store.frame_shape[0]
     print(f"{store.num_episodes:,} episodes, windows of 4 frames of {size} x {size}, batch {batch}, {threads} threads")
     print(f"{'inflater':<12}{'windows/s':>12}{'frames/s':>12}")
     for library, rate in rows.items():
-        print(f"{library:<12}{rate:>12,.0f}{4 * rate:>12,.0f}")
+        reference = "  (reference)" if library == "zlib" else ""
+        print(f"{library:<12}{rate:>12,.0f}{4 * rate:>12,.0f}{reference}")
     print(f"{description}; {num_bytes / 1e6:,.1f} MB, {num_bytes / store.num_rows:,.0f} bytes per frame")
     print_line(
         "loader",

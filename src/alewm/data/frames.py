@@ -17,7 +17,7 @@ import torch
 
 from alewm.data import schema
 from alewm.data.checks import fault
-from alewm.data.codec import Inflater, fastest_inflater
+from alewm.data.inflaters import DamagedStreamError, Inflater, fastest_inflater
 from alewm.data.resize import area_downsample, check_image_size
 from alewm.data.store import EpisodeStore
 
@@ -91,12 +91,13 @@ class MappedFrames:
         self.shape = store.frame_shape
         self._path = store.path
         self._table = table
-        self._inflater = inflater or fastest_inflater()
+        self._inflater, how = fastest_inflater()
+        if inflater is not None:
+            self._inflater, how = inflater, f"inflated by {inflater.library}, as asked for"
         self._checksums = store.frame_checksums() if table.frames_per_chunk == 1 else None
         with store.path.open("rb") as file:
-            self._view = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
-        how = f"inflated by {self._inflater.library}" if table.is_deflated else "not compressed"
-        self.description = f"frames mapped from the file, {how}"
+            self._file = np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), np.uint8)
+        self.description = f"frames mapped from the file, {how if table.is_deflated else 'not compressed'}"
 
     @property
     def has_checksums(self) -> bool:
@@ -104,12 +105,17 @@ class MappedFrames:
         return self._checksums is not None
 
     def read(self, rows: np.ndarray, out: np.ndarray) -> None:
-        """Write the frames at `rows` to `out`."""
+        """Write the frames at `rows` to `out`, which must be contiguous."""
+        if not out.flags.c_contiguous:
+            raise ValueError("Frames can only be read into contiguous memory.")
         frame_bytes = int(np.prod(self.shape))
         flat = out.reshape(len(rows), frame_bytes)
-        for i, row in enumerate(rows.tolist()):
-            chunk, slot = divmod(row, self._table.frames_per_chunk)
-            flat[i] = np.frombuffer(self._chunk(chunk, row, frame_bytes), np.uint8, frame_bytes, slot * frame_bytes)
+        if not self._table.is_deflated:
+            self._copy(rows, flat)
+        elif self._table.frames_per_chunk == 1:
+            self._inflate(rows, rows, flat)
+        else:
+            self._inflate_shared_chunks(rows, flat)
 
     def check(self, rows: np.ndarray) -> None:
         """Refuse frames at `rows` that differ from what was written, for files that have checksums."""
@@ -118,22 +124,31 @@ class MappedFrames:
         starts = self._table.byte_offsets[rows].tolist()
         sizes = self._table.sizes[rows].tolist()
         for row, start, size, expected in zip(rows, starts, sizes, self._checksums[rows].tolist(), strict=True):
-            if zlib.crc32(self._view[start : start + size]) != expected:
+            if zlib.crc32(self._file.data[start : start + size]) != expected:
                 raise self._fault(int(row), "the stored frame differs from its checksum")
 
-    def _chunk(self, chunk: int, row: int, frame_bytes: int) -> bytes | memoryview:
-        start = int(self._table.byte_offsets[chunk])
-        stored = self._view[start : start + int(self._table.sizes[chunk])]
-        if not self._table.is_deflated:
-            return stored
-        expected = frame_bytes * self._table.frames_per_chunk
+    def _copy(self, rows: np.ndarray, flat: np.ndarray) -> None:
+        frame_bytes = flat.shape[1]
+        chunks, slots = np.divmod(rows, self._table.frames_per_chunk)
+        for i, start in enumerate((self._table.byte_offsets[chunks] + slots * frame_bytes).tolist()):
+            flat[i] = self._file[start : start + frame_bytes]
+
+    def _inflate(self, chunks: np.ndarray, rows: np.ndarray, flat: np.ndarray) -> None:
+        """Writes the chunks to `flat` `[n, bytes]`; damage is reported at the row of the chunk in `rows`."""
+        offsets, sizes = self._table.byte_offsets[chunks], self._table.sizes[chunks]
         try:
-            data = self._inflater.inflate(stored, expected)
-        except self._inflater.errors as error:
-            raise self._fault(row, f"the frame cannot be decoded ({error})") from None
-        if len(data) != expected:
-            raise self._fault(row, f"the frame decodes to {len(data)} bytes instead of {expected}")
-        return data
+            # Frames with checksums were compared with them when the file was opened.
+            self._inflater.inflate(self._file, offsets, sizes, flat, verify=self._checksums is None)
+        except DamagedStreamError as error:
+            raise self._fault(int(rows[error.index]), f"the frame cannot be decoded ({error.problem})") from None
+
+    def _inflate_shared_chunks(self, rows: np.ndarray, flat: np.ndarray) -> None:
+        chunks, slots = np.divmod(rows, self._table.frames_per_chunk)
+        frames = np.empty((self._table.frames_per_chunk, flat.shape[1]), dtype=np.uint8)
+        for chunk in np.unique(chunks):
+            here = np.flatnonzero(chunks == chunk)
+            self._inflate(chunks[here[:1]], rows[here[:1]], frames.reshape(1, -1))
+            flat[here] = frames[slots[here]]
 
     def _fault(self, row: int, problem: str) -> Exception:
         return fault(self._path, schema.PIXELS, row, problem + ".", "Collect or download the file again.")
