@@ -7,8 +7,9 @@ os.environ.setdefault("TRITON_INTERPRET", "1")  # GPU kernels are tested for wha
 from hypothesis import settings
 from jaxtyping import install_import_hook
 
-# Triton reads the source of its kernels, so these two modules are imported as they are written.
+# Triton reads the source of its kernels, so these modules are imported as they are written.
 import alewm.model.triton_kernels
+import alewm.planning.triton_kernels
 import alewm.regularizers.kernels.triton_kernels  # noqa: F401
 
 install_import_hook("alewm", "beartype.beartype")

@@ -29,7 +29,7 @@ MAY_IMPORT = {
     "training": FOUNDATION | {"capacity", "regularizers", "model", "data", "runs"},
     "evaluation": BELOW_EXPERIMENTS | {"training"},
     "experiments": BELOW_EXPERIMENTS | {"training", "evaluation"},
-    "reports": FOUNDATION | {"runs", "capacity", "evaluation", "experiments"},
+    "reports": FOUNDATION | {"runs", "capacity", "envs", "evaluation", "experiments"},
     "benchmarks": BELOW_EXPERIMENTS | {"training", "evaluation", "experiments"},
     "cli": BELOW_EXPERIMENTS | {"training", "evaluation", "experiments", "reports", "benchmarks"},
 }

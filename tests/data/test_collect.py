@@ -68,12 +68,12 @@ def is_running(process: int) -> bool:
 def test_a_killed_collection_continues_and_ends_in_the_same_bytes(tmp_path: Path) -> None:
     path, journal = tmp_path / "killed.h5", tmp_path / "killed.h5.journal"
     process = collecting(path)
-    wait_for(lambda: journal.exists() and journal.stat().st_size > 20_000)
+    folder = tmp_path / "processes"
+    wait_for(lambda: journal.exists() and journal.stat().st_size > 20_000 and len(list(folder.iterdir())) == 2)
     process.send_signal(signal.SIGKILL)
     process.wait()
     assert not path.exists()
-    workers = [int(file.name) for file in (tmp_path / "processes").iterdir()]
-    assert len(workers) == 2
+    workers = [int(file.name) for file in folder.iterdir()]
     # Workers of a killed process must not outlive it.
     wait_for(lambda: not any(is_running(worker) for worker in workers))
     before = journal.stat().st_size

@@ -6,8 +6,8 @@ import pytest
 import torch
 from toy_episodes import numbers, random_episodes, write_tape
 
+from alewm.data.decoders import all_inflaters
 from alewm.data.frames import DecodedFrames, DownsampledFrames, MappedFrames, chunk_table
-from alewm.data.inflaters import all_inflaters
 from alewm.data.loader import LoaderConfig, WindowLoader, Windows
 from alewm.data.normalize import ActionStatistics
 from alewm.data.resize import area_downsample

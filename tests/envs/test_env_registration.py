@@ -15,9 +15,34 @@ def test_an_unknown_task_proposes_the_nearest():
 
 def test_two_room_is_described_as_the_data_files_need_it():
     task = get_task("two-room")
-    assert task_names() == ("two-room",)
     assert (task.name, task.env_id) == ("two-room", "alewm/TwoRoom-v1")
     assert (task.action_dim, task.image_size, task.state_columns) == (2, 224, ("proprio",))
+
+
+def test_reacher_is_described_as_the_data_files_need_it():
+    task = get_task("reacher")
+    assert (task.name, task.env_id, task.extra) == ("reacher", "alewm/Reacher-v1", "mujoco")
+    assert (task.action_dim, task.image_size, task.state_columns) == (2, 224, ("qpos", "qvel"))
+
+
+def test_cube_is_described_as_the_data_files_need_it():
+    task = get_task("cube")
+    assert (task.name, task.env_id, task.extra) == ("cube", "alewm/Cube-v1", "mujoco")
+    assert (task.action_dim, task.image_size, task.state_columns) == (5, 224, ("qpos", "qvel"))
+    assert tuple(task.behaviours) == ("one-goal", "new-goals")
+    assert task.default_behaviour == "one-goal"
+
+
+def test_an_unknown_behaviour_proposes_the_nearest():
+    with pytest.raises(InputError, match=r"Unknown behaviour of reacher 'uniform'\. .*Known: uniform-random\."):
+        get_task("reacher").episode_source(behaviour="uniform")
+
+
+@pytest.mark.parametrize("name", task_names())
+def test_every_behaviour_can_be_loaded(name):
+    task = get_task(name)
+    for behaviour in task.behaviours:
+        assert callable(task.collect_with(behaviour))
 
 
 def test_the_registered_environment_is_cut_after_a_hundred_steps():

@@ -5,8 +5,9 @@ from typing import Annotated
 
 import tyro
 
-from alewm.cli.bench_data import Collect, Loader
-from alewm.cli.bench_model import Check, Evaluate, Planner, TrainStep
+from alewm.cli.bench_data import Collect, Loader, Replay, ReplaySimulated
+from alewm.cli.bench_envs import PushT
+from alewm.cli.bench_model import Check, Evaluate, Planner, Scaling, TrainStep
 
 
 @dataclass(frozen=True)
@@ -41,11 +42,15 @@ class Bench:
         tyro.conf.OmitArgPrefixes[
             Annotated[Collect, tyro.conf.subcommand("collect")]
             | Annotated[Loader, tyro.conf.subcommand("loader")]
+            | Annotated[Replay, tyro.conf.subcommand("replay")]
+            | Annotated[ReplaySimulated, tyro.conf.subcommand("replay-simulated")]
+            | Annotated[PushT, tyro.conf.subcommand("push-t")]
             | Annotated[TrainStep, tyro.conf.subcommand("train-step")]
             | Annotated[Planner, tyro.conf.subcommand("planner")]
             | Annotated[Evaluate, tyro.conf.subcommand("evaluate")]
             | Annotated[Regularizer, tyro.conf.subcommand("regularizer")]
             | Annotated[Check, tyro.conf.subcommand("check")]
+            | Annotated[Scaling, tyro.conf.subcommand("scaling")]
         ]
     ]
     """What to measure."""

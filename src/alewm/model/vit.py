@@ -140,11 +140,14 @@ class ViT(nn.Module):
         return features
 
     def embed(self, images: Float[Tensor, "N Y X 3"]) -> Float[Tensor, "N L W"]:
-        """The CLS token and the patches of each image, with their positions, in the dtype of the matrix products."""
+        """The CLS token and the patches of each image, with their positions, in the parameters' dtype.
+
+        Blocks add to this stream. In bfloat16 it would double the rounding noise of the features, which at the start of
+        training is already larger than what tells one frame from the next.
+        """
         p, side = self.config.patch_size, self.config.image_size // self.config.patch_size
         # Within a patch the order is (channel, row, column), that of a convolution's weight.
         patches = images.reshape(-1, side, p, side, p, 3).permute(0, 1, 3, 5, 2, 4)
         tokens = self.patch_map(patches.flatten(3).flatten(1, 2))
-        cls = self.cls_token + self.position[:, :1]
-        placed = tokens + self.position[:, 1:].to(tokens.dtype)
-        return torch.cat([cls.to(tokens.dtype).expand(len(tokens), -1, -1), placed], dim=1)
+        cls = (self.cls_token + self.position[:, :1]).expand(len(tokens), -1, -1)
+        return torch.cat([cls, tokens + self.position[:, 1:]], dim=1)

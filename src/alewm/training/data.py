@@ -10,7 +10,7 @@ import torch
 from alewm.config import to_dict
 from alewm.data.loader import LoaderConfig, WindowLoader
 from alewm.data.normalize import ActionStatistics
-from alewm.data.splits import Splits, load_or_make_splits
+from alewm.data.splits import SplitBy, Splits, load_or_make_splits
 from alewm.data.store import EpisodeStore
 from alewm.data.verify import verify_frames
 from alewm.data.windows import WindowIndex, WindowShape
@@ -34,7 +34,7 @@ class TrainingData:
     """Of the actions of training episodes."""
 
     @classmethod
-    def open(cls, path: Path, config: RunConfig) -> "TrainingData":
+    def open(cls, path: Path, config: RunConfig, split_by: SplitBy = "family") -> "TrainingData":
         """The data in `path`, checked whole and against `config`; splits are made and stored beside it if need be."""
         store = EpisodeStore.open(path)
         _check_fits(store, config)
@@ -46,7 +46,7 @@ class TrainingData:
                     num_threads=num_available_cores(),
                     on_progress=lambda done, _: progress.advance(done - progress.done),
                 )
-        splits = load_or_make_splits(store)
+        splits = load_or_make_splits(store, split_by)
         actions = np.concatenate([store.actions[store.rows_of(episode)] for episode in splits.train])
         return cls(store, splits, ActionStatistics.fit(actions))
 
@@ -56,6 +56,7 @@ class TrainingData:
             "fingerprint": self.store.fingerprint,
             "episodes": self.store.num_episodes,
             "frames": self.store.num_rows,
+            **({"split": self.splits.variant} if self.splits.variant else {}),
         }
 
     def extras(self, config: RunConfig) -> dict[str, Any]:
