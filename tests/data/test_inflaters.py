@@ -228,8 +228,11 @@ def test_noise_is_refused(native: NativeInflate, noise: bytes, size: int) -> Non
         (b"\x78\x9d" + bytes(9), "not a zlib stream"),
         (b"\x78\xbb" + bytes(9), "not a zlib stream"),  # wants a preset dictionary
         (b"\x88\x1c" + bytes(9), "not a zlib stream"),  # a window of 64 KiB
-        (b"\x78\x9c\x07" + bytes(9), "a block of no known kind"),
-        (b"\x78\x9c\x01\x01\x00\x00\x00" + bytes(9), "a block of no known kind"),  # length and complement differ
+        (b"\x78\x9c\x07" + bytes(9), "a block with an impossible header"),
+        (
+            b"\x78\x9c\x01\x01\x00\x00\x00" + bytes(9),
+            "a block with an impossible header",
+        ),  # length and complement differ
         (b"\x78\x9c\x4b\x04\x12" + bytes(9), "a reference to before the beginning"),
         (b"\x78\x9c\xfd\xff\xff\xff" + bytes(9), "an impossible set of codes"),
         (b"\x78\x9c\x1b\x03" + bytes(9), "a code that stands for nothing"),  # symbol 286 of the fixed code

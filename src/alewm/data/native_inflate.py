@@ -38,7 +38,7 @@ def inflate(
     """The first stream that does not decode to exactly its row of `out`, uint8 `[n, bytes]`; None if all do.
 
     Stream i is the `sizes[i]` bytes of `file` at `offsets[i]`. `verify` compares what was decoded with the stream's
-    own checksum, at a quarter more time. After a damaged stream the rest of `out` is not written.
+    own checksum, which costs time. After a damaged stream the rest of `out` is not written.
     """
     for array in (file, out):
         if array.dtype != np.uint8 or not array.flags.c_contiguous:

@@ -88,7 +88,7 @@ static void sort_symbols(const uint8_t *lengths, unsigned num_symbols,
         if (lengths[symbol]) sorted[position[lengths[symbol]]++] = (uint16_t)symbol;
 }
 
-/* Fills in the table of the code whose symbol i has `lengths[i]` bits and means `meanings[i]`; false if there is none. */
+/* Makes the table of the code whose symbol i has `lengths[i]` bits and means `meanings[i]`; false if there is none. */
 static bool build_code(struct code *code, const uint8_t *lengths, const uint32_t *meanings, unsigned num_symbols,
                        bool may_be_single) {
     unsigned num_of_length[LONGEST_CODE + 1] = {0};
