@@ -8,6 +8,10 @@ from published_files import write_published
 
 TINY = ("--preset", "two-room-tiny", "--device", "cpu")
 FEW = ("--candidates", 10, "--iterations", 1)
+SMALL_SIZES = (
+    *(*FEW, "--episodes", 1, 2, "--batches", 8, "--repeats", 1),
+    *("--presets", "two-room-tiny", "--projections", 4, 8, "--out", "scaling.png"),
+)
 
 
 @pytest.mark.parametrize(
@@ -24,6 +28,7 @@ FEW = ("--candidates", 10, "--iterations", 1)
         (("planner", *TINY, "--episodes", 1, *FEW, "--repeats", 1, "--reference"), "milliseconds_by_capacity"),
         (("evaluate", *TINY, "--episodes", 2, *FEW), "seconds_planning"),
         (("push-t", "--demonstrations", 1), "env_steps_per_second"),
+        (("scaling", *TINY, *SMALL_SIZES), "panels"),
     ],
 )
 def test_a_benchmark_ends_in_a_line_of_json(alewm_here, arguments, measured):

@@ -41,9 +41,8 @@ def bench_train_step(
     where, config = find_device(device), preset(preset_name)
     config = replace(config, training=replace(config.training, precision=precision))
     dtype = config.training.autocast_dtype(where)
-    size, generator = config.model.encoder.image_size, torch.Generator().manual_seed(1)
-    pixels = torch.randint(256, (batch, _FRAMES, size, size, 3), dtype=torch.uint8, generator=generator).to(where)
-    actions = torch.randn(batch, _FRAMES - 1, config.model.action_dim, generator=generator).to(where)
+    size = config.model.encoder.image_size
+    pixels, actions = random_batch(config, batch, where)
     chosen = choose_acceleration(acceleration, where)
     rows: dict[str, dict[str, Any]] = {}
     if reference:
@@ -57,8 +56,8 @@ def bench_train_step(
         rows[name] = _timed(lambda: step(pixels, actions, dtype), repeats, where)
         del step
     if reference and chosen.path != "none":
-        rows["none"] = _timed(_updates(config, "none", where, pixels, actions), repeats, where)
-    update = _updates(config, chosen.path, where, pixels, actions)
+        rows["none"] = _timed(updates_of(config, "none", where, pixels, actions), repeats, where)
+    update = updates_of(config, chosen.path, where, pixels, actions)
     rows[chosen.path] = _timed(update, repeats, where)
     arithmetic = str(dtype or torch.float32).removeprefix("torch.")
     method, latent = config.objective.method, config.model.latent_dim
@@ -87,7 +86,16 @@ def bench_train_step(
     )
 
 
-def _updates(config: RunConfig, path: str, where: torch.device, pixels: Tensor, actions: Tensor) -> Callable[[], Any]:
+def random_batch(config: RunConfig, batch: int, where: torch.device) -> tuple[Tensor, Tensor]:
+    """Pixels and actions of windows that show nothing, as `config` expects them."""
+    size, generator = config.model.encoder.image_size, torch.Generator().manual_seed(1)
+    pixels = torch.randint(256, (batch, _FRAMES, size, size, 3), dtype=torch.uint8, generator=generator)
+    actions = torch.randn(batch, _FRAMES - 1, config.model.action_dim, generator=generator)
+    return pixels.to(where), actions.to(where)
+
+
+def updates_of(config: RunConfig, path: str, where: torch.device, pixels: Tensor, actions: Tensor) -> Callable[[], Any]:
+    """An update of a new model on one batch, executed as `path` says."""
     assert path in get_args(Acceleration)
     model = build_world_model(config.model, torch.Generator().manual_seed(0)).to(where).train()
     if path != "none":

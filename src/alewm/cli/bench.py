@@ -7,7 +7,7 @@ import tyro
 
 from alewm.cli.bench_data import Collect, Loader, Replay, ReplaySimulated
 from alewm.cli.bench_envs import PushT
-from alewm.cli.bench_model import Check, Evaluate, Planner, TrainStep
+from alewm.cli.bench_model import Check, Evaluate, Planner, Scaling, TrainStep
 
 
 @dataclass(frozen=True)
@@ -50,6 +50,7 @@ class Bench:
             | Annotated[Evaluate, tyro.conf.subcommand("evaluate")]
             | Annotated[Regularizer, tyro.conf.subcommand("regularizer")]
             | Annotated[Check, tyro.conf.subcommand("check")]
+            | Annotated[Scaling, tyro.conf.subcommand("scaling")]
         ]
     ]
     """What to measure."""

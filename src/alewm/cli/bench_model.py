@@ -1,6 +1,7 @@
 """What `alewm bench` can measure of models; the fields are the flags."""
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Literal
 
 import tyro
@@ -104,3 +105,38 @@ class Check:
         from alewm.benchmarks.check import bench_check
 
         bench_check(**vars(self))
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """How costs grow with capacity, candidates, episodes, batch, width and projections; a panel each."""
+
+    preset_name: Annotated[str, tyro.conf.arg(name="preset")] = "two-room-192"
+    """The configuration that stays where another size grows."""
+    episodes: tuple[int, ...] = (1, 10, 50, 100)
+    """Episodes planned together."""
+    candidates: tuple[int, ...] = (100, 300, 1000)
+    """CEM: action sequences scored per iteration."""
+    iterations: int = 30
+    """CEM: times the distribution is refined."""
+    batches: tuple[int, ...] = (64, 128, 256)
+    """Windows per update."""
+    presets: tuple[str, ...] = ("two-room-96", "two-room-192", "two-room-384")
+    """Widths, by preset."""
+    projections: tuple[int, ...] = (256, 1024, 4096)
+    """Random directions of the regularizer."""
+    repeats: int = 5
+    """Timed calls after warm-up; the median is reported."""
+    device: str = "auto"
+    """auto, cpu, cuda or cuda:1."""
+    out: Path = Path("runs/scaling.png")
+    """The figure."""
+
+    def run(self) -> None:
+        """Prints the tables and the line of JSON."""
+        from alewm.benchmarks.scaling import Sizes, bench_scaling
+
+        chosen = {name: getattr(self, name) for name in Sizes.__dataclass_fields__}
+        bench_scaling(
+            preset_name=self.preset_name, sizes=Sizes(**chosen), repeats=self.repeats, device=self.device, out=self.out
+        )

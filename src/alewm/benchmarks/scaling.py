@@ -1,0 +1,165 @@
+"""How costs grow with capacity, candidates, episodes, batch, width and projections: a figure with a panel each."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+import torch
+from matplotlib.figure import Figure
+
+from alewm.benchmarks.timing import median_seconds, print_line
+from alewm.benchmarks.train_step import random_batch, updates_of
+from alewm.capacity.prior import polynomial_prior
+from alewm.devices import find_device
+from alewm.experiments.presets import preset
+from alewm.model.world_model import WorldModel, build_world_model
+from alewm.planning.cem import CEMConfig
+from alewm.planning.planner import Planner, PlanningConfig
+from alewm.planning.search_choice import choose_search
+from alewm.regularizers.mix_sigreg import mix_sigreg
+from alewm.regularizers.slices import random_directions
+from alewm.training.acceleration import choose_acceleration
+
+_STEPS_PER_BLOCK = 5
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What is measured; every other size stays at its middle value."""
+
+    episodes: tuple[int, ...] = (1, 10, 50, 100)
+    """Episodes planned together."""
+    candidates: tuple[int, ...] = (100, 300, 1000)
+    """CEM candidates."""
+    iterations: int = 30
+    """CEM iterations."""
+    batches: tuple[int, ...] = (64, 128, 256)
+    """Windows per update."""
+    presets: tuple[str, ...] = ("two-room-96", "two-room-192", "two-room-384")
+    """Widths, by preset."""
+    projections: tuple[int, ...] = (256, 1024, 4096)
+    """Random directions of the regularizer."""
+
+
+@dataclass(frozen=True)
+class Panel:
+    """Milliseconds against one size."""
+
+    title: str
+    """What is timed."""
+    size: str
+    """What grows."""
+    points: tuple[tuple[int, float], ...]
+    """Pairs of size and milliseconds."""
+
+
+def bench_scaling(*, preset_name: str, sizes: Sizes, repeats: int, device: str, out: Path) -> None:
+    """Prints a table per panel and writes the figure."""
+    where = find_device(device)
+    panels = [*_planning(preset_name, sizes, repeats, where), *_regularizer(preset_name, sizes, repeats, where)]
+    panels += _training(preset_name, sizes, repeats, where)
+    for panel in panels:
+        print(f"{panel.title}, ms against {panel.size}: " + ", ".join(f"{x:,}: {y:.2f}" for x, y in panel.points))
+    draw(panels, f"{preset_name} on {where.type}", out)
+    print(out)
+    print_line("scaling", preset=preset_name, device=where.type, panels=[vars(panel) for panel in panels])
+
+
+def draw(panels: Sequence[Panel], title: str, out: Path) -> None:
+    """Write the panels to `out`, an image file."""
+    columns = 3
+    rows = -(-len(panels) // columns)
+    figure = Figure(figsize=(3.4 * columns, 2.6 * rows), layout="constrained")
+    for axes, panel in zip(figure.subplots(rows, columns, squeeze=False).flat, panels, strict=False):
+        axes.plot(*zip(*panel.points, strict=True), marker="o", color="#0b62a4")
+        axes.set(title=panel.title, xlabel=panel.size, ylabel="ms", ylim=(0, None))
+        axes.grid(alpha=0.3)
+    for axes in list(figure.axes)[len(panels) :]:
+        axes.set_axis_off()
+    figure.suptitle(title)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(out, dpi=130)
+
+
+def _measured(
+    call: Callable[[int], object], sizes: Sequence[int], repeats: int, where: torch.device
+) -> tuple[tuple[int, float], ...]:
+    return tuple((size, 1e3 * median_seconds(partial(call, size), repeats, where)) for size in sizes)
+
+
+def _planning(preset_name: str, sizes: Sizes, repeats: int, where: torch.device) -> list[Panel]:
+    config = preset(preset_name)
+    model = build_world_model(config.model, torch.Generator().manual_seed(0)).to(where).eval()
+    smallest, capacities = config.model.capacities[0], config.model.capacities
+    middle, usual = sizes.episodes[len(sizes.episodes) // 2], CEMConfig().num_candidates
+
+    def milliseconds(capacity: int = smallest, episodes: int = middle, candidates: int = usual) -> float:
+        plan = _plan(model, sizes.iterations, where, capacity, episodes, candidates)
+        return 1e3 * median_seconds(plan, repeats, where)
+
+    return [
+        Panel("a plan", "capacity k", tuple((k, milliseconds(capacity=k)) for k in capacities)),
+        Panel("a plan", "episodes together", tuple((b, milliseconds(episodes=b)) for b in sizes.episodes)),
+        Panel("a plan", "candidates", tuple((n, milliseconds(candidates=n)) for n in sizes.candidates)),
+    ]
+
+
+def _plan(
+    model: WorldModel, iterations: int, where: torch.device, capacity: int, episodes: int, candidates: int
+) -> Callable[[], object]:
+    cem = CEMConfig(candidates, iterations, max(2, candidates // 10))
+    action_dim = model.config.action_dim // _STEPS_PER_BLOCK
+    planner = Planner(
+        model,
+        [0.0] * action_dim,
+        [1.0] * action_dim,
+        PlanningConfig(cem=cem, episodes_per_batch=episodes),
+        inner_loop=choose_search(model, where).inner_loop,
+    )
+    now, goal = torch.randn(2, episodes, model.config.latent_dim, generator=torch.Generator().manual_seed(1)).to(where)
+    return partial(planner.plan, now, goal, [(capacity,)] * episodes, [(0, episode, 0) for episode in range(episodes)])
+
+
+def _regularizer(preset_name: str, sizes: Sizes, repeats: int, where: torch.device) -> list[Panel]:
+    config = preset(preset_name)
+    usual_batch, usual_projections = config.training.batch_size, config.objective.num_projections
+    return [
+        Panel(
+            "MixSIGReg",
+            "projections",
+            _measured(lambda p: _mix_sigreg(preset_name, usual_batch, p, where), sizes.projections, repeats, where),
+        ),
+        Panel(
+            "MixSIGReg",
+            "windows",
+            _measured(lambda b: _mix_sigreg(preset_name, b, usual_projections, where), sizes.batches, repeats, where),
+        ),
+    ]
+
+
+def _mix_sigreg(preset_name: str, batch: int, projections: int, where: torch.device) -> None:
+    config = preset(preset_name)
+    support, generator = config.model.support, torch.Generator(where).manual_seed(0)
+    s = torch.randn(4, batch, support.latent_dim, generator=generator, device=where).requires_grad_()
+    q = torch.rand(1, batch, len(support), generator=generator, device=where).softmax(-1)
+    u = random_directions(support.latent_dim, projections, generator=generator)
+    prior = polynomial_prior(len(support), config.model.prior_degree).to(where)
+    torch.autograd.grad(mix_sigreg(s, q, u[None], prior[None], support).mean(), s)
+
+
+def _training(preset_name: str, sizes: Sizes, repeats: int, where: torch.device) -> list[Panel]:
+    path = choose_acceleration("auto", where).path
+
+    def update(name: str, batch: int) -> float:
+        config = preset(name)
+        config = replace(config, training=replace(config.training, batch_size=batch))
+        call = updates_of(config, path, where, *random_batch(config, batch, where))
+        for _ in range(4):
+            call()
+        return 1e3 * median_seconds(call, repeats, where)
+
+    usual = preset(preset_name).training.batch_size
+    by_batch = tuple((batch, update(preset_name, batch)) for batch in sizes.batches)
+    by_width = tuple((preset(name).model.latent_dim, update(name, usual)) for name in sizes.presets)
+    return [Panel("an update", "windows", by_batch), Panel("an update", "latent width D", by_width)]
