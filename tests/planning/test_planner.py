@@ -138,6 +138,17 @@ def test_the_capacity_is_chosen_once_and_kept_over_replans():
     assert [len(costs) for costs in policy.predicted_costs] == [2] * 8
 
 
+def test_the_capacity_may_be_chosen_anew_at_every_plan():
+    now, goal = images(8)
+    policy = RecedingHorizon(planner_with(capacity="modal-every-plan"))
+    policy.begin(now, goal, range(8))
+    everyone = torch.ones(8, dtype=torch.bool)
+    policy.next_actions(now, everyone)
+    assert set(policy.capacities) == {2, 4}
+    policy.next_actions(goal, everyone)  # at the goal the selector says 4 for all
+    assert set(policy.capacities) == {4}
+
+
 def test_each_replan_meets_new_noise_and_sees_the_new_frame():
     now, goal = images(2)
     policy = RecedingHorizon(planner_with())

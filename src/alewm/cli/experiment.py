@@ -58,8 +58,9 @@ class Experiment:
         from alewm.experiments.catalogue import RECIPES, recipe
 
         if self.list:
-            width = max(map(len, RECIPES))
-            print("\n".join(f"{name:<{width}}  {each.summary}" for name, each in RECIPES.items()))
+            lines = {name: each.summary for name, each in RECIPES.items()}
+            lines[_OSCILLATOR] = "the toy study on a CPU: four known factors in the first four coordinates"
+            print("\n".join(f"{name:<{max(map(len, lines))}}  {summary}" for name, summary in lines.items()))
             return
         if self.name is None:
             raise InputError("Name an experiment: alewm experiment NAME. `alewm experiment --list` shows all.")
@@ -67,6 +68,10 @@ class Experiment:
             raise InputError(f"--short-steps {self.short_steps} is a number of updates for --scale short.")
         if self.updates_per_second <= 0:
             raise InputError(f"--updates-per-second must be positive, got {self.updates_per_second}.")
+
+        if self.name == _OSCILLATOR:
+            self._run_oscillator()
+            return
 
         from alewm.devices import find_device
         from alewm.experiments.framework.execution import execute
@@ -92,6 +97,24 @@ class Experiment:
         for finding in outcome.findings:
             print(finding)
         print(write_experiments_report([out], out))
+
+    def _run_oscillator(self) -> None:
+        """The toy study has runs, scales and seeds of its own."""
+        from alewm.cli.oscillator import Oscillator
+
+        if self.scale == "short" or self.only or self.search:
+            raise InputError(
+                "The oscillator has the scales paper and smoke and no --only; its search is `alewm oscillator`."
+            )
+        out = self.runs / "experiments" / f"{_OSCILLATOR}-{self.scale}"
+        seeds, epochs = (self.seeds or (0, 1, 2), None) if self.scale == "paper" else (self.seeds or (0,), 1)
+        if self.dry_run:
+            print(
+                f"alewm oscillator --out {out} --seeds {' '.join(map(str, seeds))}"
+                + (f" --epochs {epochs}" if epochs else "")
+            )
+            return
+        Oscillator(out=out, seeds=seeds, epochs=epochs, jobs=self.jobs).run()
 
     def _choice(self) -> "Choice":
         from alewm.experiments.catalogue import recipe

@@ -67,10 +67,14 @@ class Spread:
         sem = stdev(values) / sqrt(len(values)) if len(values) > 1 else None
         return cls(fmean(values), sem, len(values))
 
-    def __str__(self) -> str:
-        return self.shown()
+    def shown(self, digits: int = 2) -> str:
+        """`mean ± SEM` to `digits` decimals."""
+        return self._text(1.0, digits)
 
-    def shown(self, scale: float = 1.0, digits: int = 2) -> str:
-        """`mean ± SEM` in units of 1 / `scale`, to `digits` decimals."""
+    def percent(self, digits: int = 2) -> str:
+        """The same of a rate in percent."""
+        return self._text(100.0, digits)
+
+    def _text(self, scale: float, digits: int) -> str:
         mean = f"{scale * self.mean:.{digits}f}"
         return mean if self.sem is None else f"{mean} ± {scale * self.sem:.{digits}f}"

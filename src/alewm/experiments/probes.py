@@ -90,13 +90,13 @@ def measure(folder: Path, data: Path, device: torch.device, options: Mapping[str
     return found
 
 
-def _factors(trained: Trained, rows: "np.ndarray[Any, Any]") -> tuple[Tensor, list[str]]:
+def _factors(trained: Trained, rows: np.ndarray) -> tuple[Tensor, list[str]]:
     """The parts of the true state that one frame can show, angles as sine and cosine; constant ones are left out."""
     columns = {
         name: np.asarray(trained.store.column(name)[rows], dtype=np.float64) for name in trained.task.state_columns
     }
     columns.pop("qvel", None)
-    parts: dict[str, np.ndarray[Any, Any]] = {}
+    parts: dict[str, np.ndarray] = {}
     for name, values in columns.items():
         flat = values.reshape(len(rows), -1)
         # PushT's state ends in velocities, which no single frame shows.
@@ -110,7 +110,7 @@ def _factors(trained: Trained, rows: "np.ndarray[Any, Any]") -> tuple[Tensor, li
     return _varying(parts)
 
 
-def _varying(parts: Mapping[str, "np.ndarray[Any, Any]"]) -> tuple[Tensor, list[str]]:
+def _varying(parts: Mapping[str, np.ndarray]) -> tuple[Tensor, list[str]]:
     names = [name for name, values in parts.items() if values.std() > 1e-9]
     return torch.tensor(np.stack([parts[name] for name in names], 1), dtype=torch.float32), names
 

@@ -108,7 +108,7 @@ def measure(folder: Path, data: Path, device: torch.device, options: Mapping[str
         }
 
 
-def _displacement(task: str, pairs: GoalPairs) -> "np.ndarray[Any, Any]":
+def _displacement(task: str, pairs: GoalPairs) -> np.ndarray:
     """How far what moves is from its goal, in pixels: Reacher's finger, Two-Room's dot."""
     if task == "two-room":
         start, goal = (np.asarray(rows["proprio"], dtype=np.float64) for rows in (pairs.start_rows, pairs.goal_rows))
@@ -119,7 +119,7 @@ def _displacement(task: str, pairs: GoalPairs) -> "np.ndarray[Any, Any]":
         sides = (pairs.start_rows["qpos"], pairs.goal_rows["qpos"])
         start, goal = (np.stack([finger_position(np.asarray(qpos)) for qpos in side]) for side in sides)
         scale = pixels_per_metre()
-    moved: np.ndarray[Any, Any] = scale * np.linalg.norm(start - goal, axis=-1)
+    moved: np.ndarray = scale * np.linalg.norm(start - goal, axis=-1)
     return moved
 
 

@@ -116,10 +116,10 @@ def auroc(ordinary: Float[Tensor, "n"], surprising: Float[Tensor, "m"]) -> float
 
 def _rows_elsewhere(
     trained: Trained,
-    episodes: "np.ndarray[Any, Any]",
-    true_rows: "np.ndarray[Any, Any]",
+    episodes: np.ndarray,
+    true_rows: np.ndarray,
     generator: np.random.Generator,
-) -> "np.ndarray[Any, Any]":
+) -> np.ndarray:
     """For each window a row of its episode at least ten steps from the true one."""
     rows = []
     for episode, true in zip(episodes.tolist(), true_rows.tolist(), strict=True):
@@ -129,9 +129,7 @@ def _rows_elsewhere(
     return np.asarray(rows)
 
 
-def _rows_of_others(
-    episodes: "np.ndarray[Any, Any]", true_rows: "np.ndarray[Any, Any]", generator: np.random.Generator
-) -> "np.ndarray[Any, Any]":
+def _rows_of_others(episodes: np.ndarray, true_rows: np.ndarray, generator: np.random.Generator) -> np.ndarray:
     """For each window the true row of a window of another episode."""
     return np.asarray([generator.choice(true_rows[episodes != episode]) for episode in episodes])
 

@@ -19,9 +19,9 @@ class Point:
     success_sem: float
 
     @classmethod
-    def of(cls, capacity: float, success: Spread) -> "Point":
+    def of(cls, capacity: int, success: Spread) -> "Point":
         """At a capacity that is fixed."""
-        return cls(capacity, 0.0, 100 * success.mean, 100 * (success.sem or 0.0))
+        return cls(float(capacity), 0.0, 100 * success.mean, 100 * (success.sem or 0.0))
 
     @classmethod
     def at(cls, capacity: Spread, success: Spread) -> "Point":

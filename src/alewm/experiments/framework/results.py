@@ -53,7 +53,7 @@ class Results:
 
     def success_cell(self, runs: Sequence[Run], settings: EvaluationSettings) -> Cell:
         """Success in percent over `runs`, with the commands behind it."""
-        text = self.over_seeds(runs, settings).shown(scale=100)
+        text = self.over_seeds(runs, settings).percent()
         return Cell(text, commands=self.commands(runs, settings))
 
     def capacity_cell(self, runs: Sequence[Run], settings: EvaluationSettings) -> Cell:

@@ -31,7 +31,7 @@ def select(candidates: Sequence[Candidate], results: Results, settings: Evaluati
     if len(candidates) == 1:
         return candidates[0]
 
-    def preference(candidate: Candidate) -> tuple[float, float, float]:
+    def preference(candidate: Candidate) -> tuple[int, float, float]:
         found = [results.evaluation(run, settings) for run in candidate.runs]
         successes = sum(round(each["success_rate"] * each["episodes"]) for each in found)
         capacity = sum(each["mean_capacity"] for each in found) / len(found)

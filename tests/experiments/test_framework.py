@@ -1,0 +1,179 @@
+"""Runs are found again, scales never meet, work is done once, and commands repeat what was done."""
+
+import json
+import shlex
+import shutil
+
+import pytest
+import tyro
+from conftest import CPU
+
+from alewm.cli.train import Train
+from alewm.config import to_dict
+from alewm.errors import InputError
+from alewm.experiments.catalogue import RECIPES, recipe
+from alewm.experiments.framework.choice import WEIGHT, Choice
+from alewm.experiments.framework.execution import execute
+from alewm.experiments.framework.experiment import Experiment, Outcome
+from alewm.experiments.framework.library import Library
+from alewm.experiments.framework.plan import planned
+from alewm.experiments.framework.results import NotThereYetError, Results
+from alewm.experiments.framework.scale import make_scale
+from alewm.experiments.framework.selection import Candidate, select
+from alewm.experiments.framework.work import Evaluation, Training
+from alewm.experiments.presets import SEEDS, preset
+
+PAPER = Choice(make_scale("paper"), SEEDS)
+
+
+def configured_by(command):
+    """The configuration that the command line of `alewm train` makes of a command."""
+    words = shlex.split(command)
+    assert words[:2] == ["alewm", "train"]
+    asked = tyro.cli(Train, args=words[2:])
+    return asked._configured(preset(asked.preset))
+
+
+@pytest.mark.parametrize("scale", ["smoke", "short", "paper"])
+@pytest.mark.parametrize("searches", [False, True])
+def test_the_command_of_a_run_makes_its_configuration(scale, searches, tmp_path):
+    choice = Choice(make_scale(scale), SEEDS[:1], searches=searches)
+    library = Library(tmp_path, tmp_path)
+    for each in RECIPES.values():
+        runs = each.build(choice).runs
+        for run in runs[:: max(1, len(runs) // 5)]:
+            assert to_dict(configured_by(library.command(run))) == to_dict(run.config)
+
+
+def test_a_lewm_width_serves_two_blocks_and_is_trained_once():
+    experiment = recipe("main-table").build(PAPER)
+    names = [run.key for run in experiment.runs]
+    assert len(names) == len(set(names))
+    # ViT-Tiny: eight widths serve the blocks of 96 and 192; ViT-Small: eleven; ALeWM: one per block.
+    assert len(experiment.runs) == 4 * 3 * (8 + 11 + 3)
+
+
+def test_budgets_cannot_be_mixed():
+    runs = [Choice(make_scale(scale), SEEDS).alewm("two-room", 192, 3072) for scale in ("short", "paper")]
+    with pytest.raises(AssertionError, match="mix budgets"):
+        Experiment("mixed-up", PAPER, tuple(runs), (), lambda _: Outcome())
+
+
+def test_captions_name_the_scale_and_the_seeds():
+    short = Choice(make_scale("short", 500), (1, 2))
+    assert short.caption("Success.") == (
+        "Success. Scale short: 500 updates per model where the paper has ten epochs. Seeds 1, 2."
+    )
+    assert "ten epochs" in PAPER.caption("")
+    assert make_scale("short", 500).folder != make_scale("short").folder
+
+
+def test_only_names_tasks_and_widths_of_the_experiment():
+    some = Choice(PAPER.scale, SEEDS, only=("cube", "96", "384"))
+    assert some.tasks("push-t", "cube") == ("cube",)
+    assert some.widths(96, 192, 384) == (96, 384)
+    assert PAPER.tasks("push-t", "cube") == ("push-t", "cube")
+    with pytest.raises(InputError, match=r"Unknown task or width 'cubes'\. Did you mean 'cube'"):
+        Choice(PAPER.scale, SEEDS, only=("cubes",)).tasks("push-t", "cube")
+    with pytest.raises(InputError, match="part of this experiment 'reacher'"):
+        Choice(PAPER.scale, SEEDS, only=("reacher",)).tasks("push-t", "cube")
+
+
+def write_result(library, run, settings, **values):
+    """What an evaluation leaves behind, with these numbers."""
+    path = Evaluation(run, settings).folder(library) / "result.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps({"evaluated": settings.identity(), "episodes": 100, **values}))
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "winner"),
+    [
+        (((0.9, 64, 0.3), (0.8, 8, 0.09)), 0),
+        (((0.9, 64, 0.09), (0.9, 8, 0.3)), 1),
+        (((0.9, 8, 0.3), (0.9, 8, 0.09)), 1),
+        # 0.1 + 0.2 and 0.15 + 0.15 differ in floating point, but are as many successes.
+        ((((0.1, 0.2), 8, 0.3), ((0.15, 0.15), 8, 0.09)), 1),
+    ],
+)
+def test_ties_go_to_the_smaller_capacity_then_to_the_smaller_weight(outcomes, winner, tmp_path):
+    library, validation = Library(tmp_path, tmp_path), PAPER.scale.evaluation("validation")
+    candidates = []
+    for number, (rates, capacity, weight) in enumerate(outcomes):
+        # The degree only tells candidates of equal weight apart.
+        changes = {WEIGHT: weight, "model.prior_degree": float(number)}
+        runs = tuple(PAPER.alewm("two-room", 192, seed, changes) for seed in SEEDS[:2])
+        for index, run in enumerate(runs):
+            rate = rates[index] if isinstance(rates, tuple) else rates
+            write_result(library, run, validation, success_rate=rate, mean_capacity=capacity)
+        candidates.append(Candidate(runs))
+    for order in (candidates, candidates[::-1]):
+        assert select(order, Results(library), validation) is candidates[winner]
+
+
+def test_selection_refuses_test_pairs_and_waits_for_all_results(tmp_path):
+    candidates = [Candidate((PAPER.lewm("two-room", 192, width, 3072),)) for width in (8, 16)]
+    results = Results(Library(tmp_path, tmp_path))
+    with pytest.raises(AssertionError, match="validation pairs only"):
+        select(candidates, results, PAPER.scale.evaluation("test"))
+    with pytest.raises(NotThereYetError, match="has not been evaluated"):
+        select(candidates, results, PAPER.scale.evaluation("validation"))
+
+
+def test_a_dry_run_prints_commands_counts_and_hours_and_writes_nothing(tmp_path):
+    choice = Choice(make_scale("paper"), SEEDS, only=("two-room", "192"))
+    experiment = recipe("main-table").build(choice)
+    lines = list(planned(experiment, Library(tmp_path / "runs", tmp_path / "data"), updates_per_second=10.0))
+    assert sum(line.startswith("alewm train ") for line in lines) == 3 * 9
+    assert sum(line.startswith("alewm evaluate ") for line in lines) == 3 * 8
+    assert any("planning to test pairs: at most 9" in line for line in lines)
+    assert "# 27 runs, 0 of them finished" in lines[-2]
+    # 27 runs of ten epochs of 730,809 windows in batches of 128.
+    assert f"about {27 * 10 * (730_809 // 128) / 10 / 3600:.2f} hours" in lines[-1]
+    assert "assumed" in lines[-1]
+    assert not any(tmp_path.iterdir())
+
+
+def test_missing_data_is_asked_for_with_the_command_that_records_it(tmp_path):
+    experiment = recipe("prefix-sweep").build(PAPER)
+    with pytest.raises(InputError, match=r"alewm collect cube --out .*cube\.h5"):
+        execute(experiment, Library(tmp_path, tmp_path), jobs=1, device=CPU)
+
+
+def test_finished_runs_are_reused_under_whatever_name(perform, smoke_root, smoke_data, tmp_path):
+    experiment, _ = perform("capacity-dynamics")
+    (run,) = experiment.runs
+    mine = shutil.copytree(Library(smoke_root, smoke_data).folder(run), tmp_path / "runs/my-own-name")
+    library = Library(tmp_path / "runs", smoke_data)
+    assert library.folder(run) == mine
+    before = {path: path.stat().st_mtime_ns for path in mine.rglob("*")}
+    execute(experiment, library, jobs=1, device=CPU)
+    assert {path: path.stat().st_mtime_ns for path in mine.rglob("*")} == before
+    assert [path.name for path in (tmp_path / "runs").iterdir()] == ["my-own-name"]
+
+
+def test_a_run_of_other_data_is_not_reused(perform, smoke_root, smoke_data, tmp_path):
+    experiment, _ = perform("capacity-dynamics")
+    (run,) = experiment.runs
+    copy = shutil.copytree(Library(smoke_root, smoke_data).folder(run), tmp_path / run.name)
+    config = json.loads((copy / "config.json").read_text())
+    config["data"]["fingerprint"] = "another"
+    (copy / "config.json").write_text(json.dumps(config))
+    with pytest.raises(InputError, match="was trained on data with fingerprint another"):
+        Library(tmp_path, smoke_data).is_trained(run)
+
+
+def test_several_processes_do_what_one_does(perform, library, smoke_data, tmp_path):
+    """And continue what was begun: one of three runs is there already."""
+    experiment = RECIPES["capacity-dynamics"].build(Choice(make_scale("smoke"), SEEDS))
+    elsewhere = Library(tmp_path, smoke_data)
+    Training(experiment.runs[0]).perform(elsewhere, CPU, is_silent=True)
+    before = (elsewhere.folder(experiment.runs[0]) / "result.json").stat().st_mtime_ns
+    execute(experiment, elsewhere, jobs=2, device=CPU)
+    assert (elsewhere.folder(experiment.runs[0]) / "result.json").stat().st_mtime_ns == before
+    execute(experiment, library, jobs=1, device=CPU)
+    for run in experiment.runs:
+        losses = [[entry["loss"] for entry in Results(each).metrics(run, "train")] for each in (elsewhere, library)]
+        assert len(losses[0]) == 6
+        # Other numbers of threads round sums otherwise.
+        assert losses[0] == pytest.approx(losses[1], rel=1e-4)

@@ -1,0 +1,45 @@
+"""Fields of a configuration by their dotted path."""
+
+import pytest
+
+from alewm.config import changed_fields, overridden, to_dict
+from alewm.errors import InputError
+from alewm.experiments.presets import preset, preset_names
+
+
+@pytest.mark.parametrize("name", preset_names()[::7])
+def test_the_fields_that_differ_make_one_preset_of_another(name):
+    base, other = preset("two-room-tiny"), preset(name)
+    made = overridden(base, changed_fields(other, base))
+    assert made == other
+    assert to_dict(made) == to_dict(other)
+
+
+def test_fields_that_must_fit_each_other_change_together():
+    changed = overridden(preset("two-room-tiny"), {"model.latent_dim": 8, "model.capacities": [4, 8]})
+    assert changed.model.support.capacities == (4, 8)
+
+
+def test_an_integer_for_a_float_is_the_same_number():
+    by_integer, by_float = (overridden(preset("two-room-tiny"), {"model.prior_degree": value}) for value in (2, 2.0))
+    assert str(to_dict(by_integer)) == str(to_dict(by_float))
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "message"),
+    [
+        ("model.prior_degre", 1.0, "Did you mean 'prior_degree'"),
+        ("model", 1.0, "names no single value"),
+        ("task.name", "x", "names no single value"),
+        ("model.prior_degree", "two", "must be float, got 'two'"),
+        ("training.batch_size", True, "must be int, got True"),
+        ("training.batch_size", 1.5, "must be int, got 1.5"),
+        ("objective.method", "lewn", "one of lewm, alewm"),
+        ("model.capacities", [8, "x"], "model.capacities must be"),
+        ("training.num_steps", "many", "training.num_steps must be int | None"),
+    ],
+)
+def test_what_does_not_fit_is_refused(path, value, message):
+    with pytest.raises(InputError) as refusal:
+        overridden(preset("two-room-tiny"), {path: value})
+    assert message in str(refusal.value)
