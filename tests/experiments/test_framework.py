@@ -53,6 +53,13 @@ def test_a_lewm_width_serves_two_blocks_and_is_trained_once():
     assert len(experiment.runs) == 4 * 3 * (8 + 11 + 3)
 
 
+def test_two_presets_of_one_configuration_share_a_folder(tmp_path):
+    library = Library(tmp_path, tmp_path)
+    narrow, wide = (PAPER.lewm("two-room", width, 32, 3072) for width in (96, 192))
+    assert narrow.name != wide.name
+    assert library.folder(wide) == library.folder(narrow) == tmp_path / wide.name
+
+
 def test_budgets_cannot_be_mixed():
     runs = [Choice(make_scale(scale), SEEDS).alewm("two-room", 192, 3072) for scale in ("short", "paper")]
     with pytest.raises(AssertionError, match="mix budgets"):
@@ -177,3 +184,38 @@ def test_several_processes_do_what_one_does(perform, library, smoke_data, tmp_pa
         assert len(losses[0]) == 6
         # Other numbers of threads round sums otherwise.
         assert losses[0] == pytest.approx(losses[1], rel=1e-4)
+
+
+def test_the_main_table_of_the_paper_s_scale_from_stored_results(tmp_path):
+    """Widths 16 and 32 are best on validation pairs, and the smaller wins; nothing else but d_max is tested."""
+    library = Library(tmp_path, tmp_path)
+    results, experiment = Results(library), recipe("main-table").build(PAPER)
+    tested = []
+    for stage in experiment.stages:
+        works = stage.works(results)
+        assert len(works) <= stage.most
+        for work in works:
+            model = work.run.config.model
+            capacity = 16 if model.has_selector else model.latent_dim
+            floors = dict.fromkeys(("random_success_rate", "zero_success_rate", "presolved_share"), 0.1)
+            write_result(
+                library,
+                work.run,
+                work.settings,
+                success_rate=0.9 if capacity in (16, 32) else 0.8,
+                mean_capacity=capacity,
+                capacity_counts={str(capacity): 100},
+                **floors,
+            )
+            tested += [capacity] if work.settings.split == "test" else []
+    assert set(tested) == {16, 96, 192, 384}
+    outcome = experiment.outcome(results)
+    rows = [[cell.text for cell in row] for row in outcome.tables[0].rows]
+    assert [row[:2] for row in rows[3:6]] == [
+        ["ViT-Tiny (192)", "LeWM (best d)"],
+        ["ViT-Tiny (192)", "LeWM (d = 192)"],
+        ["ViT-Tiny (192)", "ALeWM"],
+    ]
+    assert rows[3][2:4] == ["90.00 ± 0.00", "16.00 ± 0.00"]
+    assert rows[4][2:4] == ["80.00 ± 0.00", "192.00 ± 0.00"]
+    assert "in 12 of 12 comparisons and the smaller capacity in 12." in outcome.findings[1]

@@ -52,8 +52,7 @@ def build(choice: Choice) -> Experiment:
         for width, task in product(choice.widths(96, 192, 384), choice.tasks(*TASK_TITLES))
     ]
     validation, test = choice.scale.evaluation("validation"), choice.scale.evaluation()
-    compared = [group for block in blocks for group in (block.lewm, block.full_width, block.alewm) if len(group) > 1]
-    to_validate = unique([run for group in compared for candidate in group for run in candidate.runs])
+    to_validate = compared_runs(blocks)
 
     def to_test(results: Results) -> list[Evaluation]:
         chosen = [Selected(block, results, validation) for block in blocks]
@@ -78,6 +77,12 @@ def build(choice: Choice) -> Experiment:
         ),
         outcome,
     )
+
+
+def compared_runs(blocks: Sequence[Block]) -> tuple[Run, ...]:
+    """The runs among which validation decides; a lone candidate needs no validation."""
+    groups = [group for block in blocks for group in (block.lewm, block.full_width, block.alewm) if len(group) > 1]
+    return unique([run for group in groups for candidate in group for run in candidate.runs])
 
 
 def candidates_of(choice: Choice, task: str, width: int) -> Block:
@@ -191,12 +196,12 @@ def _findings(selected: Sequence[Selected], results: Results, test: EvaluationSe
     findings = []
     for rival in METHODS[:-1]:
         gains = [p[ours][1] - p[rival][1] for p in points]
-        saved = [100 * (1 - p[ours][0] / p[rival][0]) for p in points]
+        changes = [100 * (p[ours][0] / p[rival][0] - 1) for p in points]
         findings.append(
             f"Against {rival}: success {min(gains):+.2f} to {max(gains):+.2f} percentage points, planning capacity "
-            f"{min(saved):.0f} to {max(saved):.0f} % smaller; ALeWM has the higher mean success in "
+            f"{min(changes):+.0f} to {max(changes):+.0f} %; ALeWM has the higher mean success in "
             f"{sum(gain > 0 for gain in gains)} of {total} comparisons and the smaller capacity in "
-            f"{sum(share > 0 for share in saved)}."
+            f"{sum(change < 0 for change in changes)}."
         )
     return tuple(findings)
 

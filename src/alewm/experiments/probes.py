@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 
 from alewm.evaluation.statistics import Spread
 from alewm.experiments.framework.choice import TASK_TITLES, Choice
+from alewm.experiments.framework.curves import capacity_axis
 from alewm.experiments.framework.experiment import Drawing, Experiment, Outcome, Recipe, Stage
 from alewm.experiments.framework.probing import fit_mlp, fit_ridge, recovered
 from alewm.experiments.framework.results import Results
@@ -131,9 +132,7 @@ def _panels(curves: Curves) -> Draw:
                 axes.errorbar(
                     ks, means, errors, color=color, linestyle=style, marker="o", ms=3, label=f"{method}, {probe}"
                 )
-            axes.set_xscale("log", base=2)
-            axes.set_xticks(ks, [str(k) for k in ks], fontsize=7)
-            axes.minorticks_off()
+            capacity_axis(axes, ks)
             axes.set(title=TASK_TITLES[task], xlabel="prefix k")
         panels[0].set_ylabel("R² of the true state")
         panels[-1].legend(fontsize=7)

@@ -24,7 +24,7 @@ from alewm.experiments.framework.results import Results
 from alewm.experiments.framework.run import Run
 from alewm.experiments.framework.trained import Trained
 from alewm.experiments.framework.work import Evaluation
-from alewm.experiments.main_table import METHODS, Selected, candidates_of
+from alewm.experiments.main_table import METHODS, Selected, candidates_of, compared_runs
 from alewm.presentation.tables import Cell, Row, Table
 from alewm.presentation.theme import Draw, Theme
 from alewm.shapes import Tensor, UInt8
@@ -59,7 +59,7 @@ def build(choice: Choice) -> Experiment:
     tasks = choice.tasks(*TASK_TITLES)
     blocks = {task: candidates_of(choice, task, width) for task in tasks}
     validation, test = choice.scale.evaluation("validation"), choice.scale.evaluation()
-    to_validate = unique([run for block in blocks.values() for each in block.lewm for run in each.runs])
+    to_validate = compared_runs(list(blocks.values()))
 
     def chosen(results: Results) -> dict[str, dict[str, Run]]:
         found = {task: Selected(block, results, validation).runs for task, block in blocks.items()}

@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 from alewm.data.windows import WindowShape
 from alewm.evaluation.statistics import Spread
 from alewm.experiments.framework.choice import TASK_TITLES, Choice
+from alewm.experiments.framework.curves import capacity_axis
 from alewm.experiments.framework.experiment import Drawing, Experiment, Outcome, Recipe, Stage
 from alewm.experiments.framework.results import Results
 from alewm.experiments.framework.run import Run
@@ -151,9 +152,7 @@ def _panels(curves: Curves) -> Draw:
                 axes.errorbar(ks, means, errors, fmt=style, color=color, ms=4, mfc=fill, label=f"{method}, {jump}")
             widest = max((list(s) for (where, _, _), s in curves.items() if where == task), key=len)
             axes.axhline(0.5, color=theme.muted, linewidth=1)
-            axes.set_xscale("log", base=2)
-            axes.set_xticks(widest, [str(k) for k in widest], fontsize=7)
-            axes.minorticks_off()
+            capacity_axis(axes, widest)
             axes.set(title=TASK_TITLES[task], xlabel="prefix k")
         panels[0].set_ylabel("AUROC of the prediction error")
         figure.legend(*panels[0].get_legend_handles_labels(), loc="outside right center", fontsize=7)

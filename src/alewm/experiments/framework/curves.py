@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from alewm.evaluation.statistics import Spread
@@ -41,6 +42,18 @@ class Curve:
     fixed_label: str = "fixed prefix"
 
 
+def capacity_axis(axes: Axes, ks: Sequence[int] | Sequence[float]) -> None:
+    """Capacities on a logarithmic axis, a tick each; those too close to the one before have no label."""
+    labels, last = [], 0.0
+    for k in ks:
+        is_labelled = k == ks[-1] or (k >= 1.3 * last and 1.3 * k <= ks[-1])
+        labels.append(f"{k:g}" if is_labelled else "")
+        last = k if is_labelled else last
+    axes.set_xscale("log", base=2)
+    axes.set_xticks(ks, labels, fontsize=7)
+    axes.minorticks_off()
+
+
 def success_curves(curves: Sequence[Curve], star_label: str = "ALeWM") -> Draw:
     """A panel per curve, capacities on a logarithmic axis, bars of SEM in both directions."""
 
@@ -63,9 +76,7 @@ def success_curves(curves: Sequence[Curve], star_label: str = "ALeWM") -> Draw:
                 capsize=2,
                 label=star_label,
             )
-            axes.set_xscale("log", base=2)
-            axes.set_xticks(ks, [f"{k:g}" for k in ks], fontsize=7)
-            axes.minorticks_off()
+            capacity_axis(axes, ks)
             axes.set(title=curve.title, xlabel="active prefix k")
         panels[0].set_ylabel("test success (%)")
         panels[0].legend()

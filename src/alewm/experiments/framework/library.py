@@ -33,8 +33,8 @@ class Library:
             )
 
     def folder(self, run: Run) -> Path:
-        """Where `run` is, or will be."""
-        return self._known.get(run.key, self.root / run.name)
+        """Where `run` is, or will be; two presets that name one configuration share a folder."""
+        return self._known.setdefault(run.key, self.root / run.name)
 
     def is_trained(self, run: Run) -> bool:
         """Whether it has been trained to its end, on the data that is here now."""
@@ -67,6 +67,8 @@ class Library:
     def _known(self) -> dict[str, Path]:
         configs = sorted(self.root.glob("*/config.json")) if self.root.is_dir() else []
         found = {path.parent: read_json(path) for path in configs}
+        # Where two folders hold one configuration, a finished one is found.
+        found = dict(sorted(found.items(), key=lambda each: (each[0] / "result.json").exists()))
         return {config_key(config): folder for folder, config in found.items() if "objective" in config}
 
     def _fingerprint(self, task: str) -> str:
