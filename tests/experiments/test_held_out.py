@@ -6,15 +6,18 @@ import shutil
 import h5py
 import numpy as np
 import pytest
-from conftest import CPU, smoke_choice
+from conftest import CPU
 
 from alewm.data.splits import load_or_make_splits
 from alewm.data.store import EpisodeStore
 from alewm.experiments.catalogue import recipe
+from alewm.experiments.framework.choice import Choice
 from alewm.experiments.framework.library import Library
 from alewm.experiments.framework.results import Results
+from alewm.experiments.framework.scale import make_scale
 from alewm.experiments.framework.work import Evaluation, Training
 from alewm.experiments.main_table import Selected, candidates_of
+from alewm.experiments.presets import SEEDS
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +38,7 @@ def poisoned(smoke_data, tmp_path_factory):
 
 
 def test_garbage_in_test_episodes_changes_no_model_and_no_selection(smoke_data, poisoned, tmp_path):
-    choice = smoke_choice()
+    choice = Choice(make_scale("smoke"), SEEDS[:1])
     block = candidates_of(choice, "two-room", 32)
     validation = choice.scale.evaluation("validation")
     runs = [run for candidate in (*block.lewm, *block.alewm) for run in candidate.runs]

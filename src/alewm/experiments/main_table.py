@@ -57,7 +57,7 @@ def build(choice: Choice) -> Experiment:
     def to_test(results: Results) -> list[Evaluation]:
         chosen = [Selected(block, results, validation) for block in blocks]
         runs = unique([run for each in chosen for rows in each.runs.values() for run in rows])
-        return [Evaluation(run, test, num_animations=4) for run in runs]
+        return [Evaluation(run, test, num_animations=choice.scale.num_animations) for run in runs]
 
     def outcome(results: Results) -> Outcome:
         return _outcome(choice, [Selected(block, results, validation) for block in blocks], results, test)

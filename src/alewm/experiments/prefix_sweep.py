@@ -43,7 +43,7 @@ def build(choice: Choice) -> Experiment:
         return Outcome((table,), (drawing,))
 
     works = [Evaluation(run, settings) for run in runs for settings in fixed.values()]
-    works += [Evaluation(run, modal, num_animations=4) for run in runs]
+    works += [Evaluation(run, modal, num_animations=choice.scale.num_animations) for run in runs]
     stage = Stage("planning to test pairs at every capacity", lambda _: works, len(works))
     return Experiment("prefix-sweep", choice, runs, (stage,), outcome)
 

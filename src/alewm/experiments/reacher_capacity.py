@@ -85,7 +85,7 @@ def build(choice: Choice) -> Experiment:
         )
         return Outcome((table,), (drawing,), findings=correlations)
 
-    works: list[Work] = [Evaluation(run, test, num_animations=4) for run in runs]
+    works: list[Work] = [Evaluation(run, test, num_animations=choice.scale.num_animations) for run in runs]
     works += list(measured.values())
     stage = Stage("planning to test pairs and measuring distances", lambda _: works, len(works))
     return Experiment("reacher-capacity", choice, runs, (stage,), outcome)

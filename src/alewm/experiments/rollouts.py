@@ -82,7 +82,7 @@ def build(choice: Choice) -> Experiment:
             Stage(
                 "planning to test pairs",
                 lambda results: [
-                    Evaluation(run, test, num_animations=4)
+                    Evaluation(run, test, num_animations=choice.scale.num_animations)
                     for runs in chosen(results).values()
                     for run in runs.values()
                 ],
@@ -137,7 +137,7 @@ def draw_episodes(indices: Sequence[int]) -> list[int]:
 
 def _replay(results: Results, run: Run, method: str, test: EvaluationSettings, indices: Sequence[int]) -> list[Strip]:
     """The episodes at `indices`, from the actions that were executed, at the task's native size."""
-    work = Evaluation(run, test, num_animations=4)
+    work = Evaluation(run, test)
     actions = _actions(work.folder(results.library), work.command(results.library))
     records = results.records(run, test)
     steps = torch.tensor([record.steps for record in records])

@@ -44,6 +44,11 @@ class Scale:
             return f"Scale short: {self.num_steps:,} updates per model where the paper has ten epochs."
         return "Scale paper: ten epochs."
 
+    @property
+    def num_animations(self) -> int:
+        """Episodes to film in an evaluation that is shown; drawing them takes longer than a smoke run."""
+        return 0 if self.name == "smoke" else 4
+
     def base(self, task: str, width: int) -> tuple[str, RunConfig]:
         """The preset of ALeWM for a task and a width, at this budget."""
         name = "two-room-tiny" if self.name == "smoke" else f"{task}-{width}"
