@@ -27,10 +27,11 @@ MAY_IMPORT = {
     "envs": FOUNDATION,
     "training": FOUNDATION | {"capacity", "regularizers", "model", "data", "runs"},
     "evaluation": BELOW_EXPERIMENTS | {"training"},
+    "ecosystem": BELOW_EXPERIMENTS | {"training", "evaluation"},
     "experiments": BELOW_EXPERIMENTS | {"training", "evaluation"},
     "reports": FOUNDATION | {"runs", "capacity", "evaluation", "experiments"},
     "benchmarks": BELOW_EXPERIMENTS | {"training", "evaluation", "experiments"},
-    "cli": BELOW_EXPERIMENTS | {"training", "evaluation", "experiments", "reports", "benchmarks"},
+    "cli": BELOW_EXPERIMENTS | {"training", "evaluation", "experiments", "ecosystem", "reports", "benchmarks"},
 }
 
 

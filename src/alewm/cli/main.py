@@ -12,6 +12,7 @@ from alewm.cli.bench import Bench
 from alewm.cli.collect import Collect
 from alewm.cli.demo import Demo
 from alewm.cli.evaluate import Evaluate
+from alewm.cli.lewm import ExportLeWM, ImportLeWM
 from alewm.cli.oscillator import Oscillator
 from alewm.cli.report import Report
 from alewm.cli.train import Train
@@ -24,6 +25,8 @@ Verb = (
     | Annotated[Evaluate, tyro.conf.subcommand("evaluate")]
     | Annotated[Report, tyro.conf.subcommand("report")]
     | Annotated[Oscillator, tyro.conf.subcommand("oscillator")]
+    | Annotated[ImportLeWM, tyro.conf.subcommand("import-lewm")]
+    | Annotated[ExportLeWM, tyro.conf.subcommand("export-lewm")]
     | Annotated[Bench, tyro.conf.subcommand("bench")]
 )
 

@@ -90,6 +90,15 @@ def collect(
     return path
 
 
+def collect_command(attributes: Mapping[str, Any], out: str) -> str | None:
+    """The `alewm collect` command that makes a file with these attributes; None where no such command made it."""
+    known = [attributes.get(name) for name in ("task", "num_episodes", "seed", "image_size")]
+    if None in known:
+        return None
+    task, num_episodes, seed, image_size = known
+    return f"alewm collect {task} --episodes {num_episodes} --seed {seed} --image-size {image_size} --out {out}"
+
+
 def _check_complete(path: Path, described: Mapping[str, Any]) -> None:
     with EpisodeStore.open(path) as store:
         found = store.attributes
