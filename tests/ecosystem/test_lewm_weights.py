@@ -9,14 +9,13 @@ import pickle
 import pytest
 import torch
 from documented_lewm import RELEASED, SMALL, DocumentedLeWM, named_by
+from small_models import our_model, saved
 
 from alewm.ecosystem.export_lewm import as_lewm_checkpoint
 from alewm.ecosystem.import_lewm import load_lewm
 from alewm.ecosystem.lewm_architecture import configuration_of
 from alewm.errors import InputError
-from alewm.model.predictor import PredictorConfig
-from alewm.model.vit import ViTConfig
-from alewm.model.world_model import SelectorConfig, WorldModelConfig, build_world_model
+from alewm.model.world_model import WorldModelConfig
 from alewm.planning.rollout import masked_roll_out
 
 CLOSE = {"atol": 1e-5, "rtol": 1e-5}
@@ -25,14 +24,6 @@ CLOSE = {"atol": 1e-5, "rtol": 1e-5}
 @pytest.fixture(scope="module")
 def original():
     return DocumentedLeWM(SMALL)
-
-
-def saved(original, folder, generation=5, config=True):
-    folder.mkdir()
-    torch.save(named_by(original.state_dict(), generation), folder / "weights.pt")
-    if config:
-        (folder / "config.json").write_text(json.dumps(original.config()))
-    return folder
 
 
 def observed(original, seed=1):
@@ -74,23 +65,6 @@ def test_names_of_a_compiled_model_are_understood(original, tmp_path):
     (tmp_path / "config.json").write_text(json.dumps(original.config()))
     torch.save(state, tmp_path / "weights_epoch_10.pt")
     assert_agree(load_lewm(tmp_path).requires_grad_(False), original)
-
-
-def our_model(latent_dim, capacities, seed=0):
-    """A model of ours with every parameter away from where it starts."""
-    config = WorldModelConfig(
-        latent_dim=latent_dim,
-        capacities=capacities,
-        projector_dim=56,
-        encoder=ViTConfig(image_size=28, patch_size=14, hidden_dim=64, num_blocks=2, num_heads=4, mlp_dim=96),
-        predictor=PredictorConfig(num_blocks=2, num_heads=3, head_dim=8, mlp_dim=40),
-        selector=SelectorConfig(num_blocks=1, num_heads=4, mlp_dim=32),
-    )
-    generator = torch.Generator().manual_seed(seed)
-    model = build_world_model(config, generator).eval().requires_grad_(False)
-    for parameter in model.parameters():
-        parameter += 0.1 * torch.randn(parameter.shape, generator=generator)
-    return model
 
 
 def reloaded(model, **options):
