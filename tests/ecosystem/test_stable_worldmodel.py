@@ -1,12 +1,12 @@
 """Our models under stable-worldmodel's calling convention, and models of its kind in our planner.
 
-`Solver` and `Policy` below follow the documented convention: samples are added by expansion, the same dictionary is
-passed at every iteration, only environments whose queue is empty are planned for, one batch after the other.
+`documented_stable_worldmodel` holds its solver and policy, written from the description of its interfaces.
 """
 
 import pytest
 import torch
 from documented_lewm import SMALL, DocumentedLeWM
+from documented_stable_worldmodel import CEMSolver
 from small_models import our_model, saved
 
 from alewm.ecosystem.foreign_model import ForeignWorldModel
@@ -25,34 +25,15 @@ EPISODES = (5, 9, 2)
 MEAN, STD = (0.1, -0.2), (0.5, 0.8)
 
 
-class Solver:
-    """CEM over a cost object, with given noise instead of a generator, so that two searches can be compared."""
+class Solver(CEMSolver):
+    """With given noise instead of a generator's, so that two searches can be compared."""
 
-    def __init__(self, cost, batch_size):
-        self.cost, self.batch_size = cost, batch_size
-        self.dtype = next(cost.parameters()).dtype
+    def __init__(self, cost, batch_size, noise):
+        super().__init__(cost, batch_size, CEM.num_candidates, CEM.num_iterations, CEM.num_elites)
+        self.noise, self.horizon, self.action_dim = noise, 5, 10
 
-    def solve(self, info, noise):
-        plans = []
-        for start in range(0, noise.shape[1], self.batch_size):
-            rows = slice(start, start + self.batch_size)
-            expanded = {
-                name: value[rows].to(self.dtype)[:, None].expand(-1, CEM.num_candidates, *value.shape[1:])
-                for name, value in info.items()
-            }
-            num = len(expanded["pixels"])
-            mean, spread = torch.zeros(num, 5, 10), torch.ones(num, 5, 10)
-            for step in range(CEM.num_iterations):
-                candidates = mean[:, None] + spread[:, None] * noise[step, rows]
-                candidates[:, 0] = mean
-                costs = self.cost.get_cost(expanded, candidates)
-                assert isinstance(costs, torch.Tensor)
-                assert costs.shape == (num, CEM.num_candidates)
-                best = costs.topk(CEM.num_elites, 1, largest=False).indices
-                elites = candidates[torch.arange(num)[:, None], best]
-                mean, spread = elites.mean(1), elites.std(1)
-            plans.append(mean)
-        return torch.cat(plans)
+    def draw(self, step, rows, num):
+        return self.noise[step, rows]
 
 
 def normalised(images):
@@ -101,10 +82,9 @@ def test_a_full_search_finds_the_plans_of_our_own_planner(model, batch_size):
     assert len(set(ours.capacities)) > 1
 
     cost = PlanningCost(model)
-    solver = Solver(cost, batch_size)
-    plan = solver.solve(info_of(first, goals), noise_of(EPISODES, 0))
+    plan = Solver(cost, batch_size, noise_of(EPISODES, 0)).solve(info_of(first, goals))["actions"]
     torch.testing.assert_close(planner.to_actions(plan), expected[0], atol=1e-4, rtol=1e-4)
-    again = solver.solve(info_of(later[active], goals[active]), noise_of((5, 2), 1))
+    again = Solver(cost, batch_size, noise_of((5, 2), 1)).solve(info_of(later[active], goals[active]))["actions"]
     torch.testing.assert_close(planner.to_actions(again), expected[1][active], atol=1e-4, rtol=1e-4)
 
 
@@ -133,7 +113,7 @@ def test_frames_are_encoded_once_per_plan(model, monkeypatch):
     calls = []
     read = model.encoder.read
     monkeypatch.setattr(model.encoder, "read", lambda x: (calls.append(len(x)), read(x))[1])
-    Solver(PlanningCost(model), 3).solve(info_of(images(0), images(2)), noise_of(EPISODES, 0))
+    Solver(PlanningCost(model), 3, noise_of(EPISODES, 0)).solve(info_of(images(0), images(2)))
     assert calls == [3, 3]
 
 

@@ -17,16 +17,20 @@ import hashlib
 from collections.abc import MutableMapping
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 
+from alewm.data.normalize import ActionStatistics
 from alewm.errors import InputError
+from alewm.model.pixels import IMAGENET_MEAN, IMAGENET_STD
 from alewm.model.world_model import WorldModel
 from alewm.planning.capacity_rule import BestOf, parse_capacity_rule
 from alewm.planning.model_protocol import next_latent
 from alewm.planning.objective import GoalCost, compared_width, prefix_distance
 from alewm.planning.rollout import sliced_roll_out
 from alewm.shapes import Float, Tensor
+from alewm.training.checkpoint import Description
 
 Info = MutableMapping[str, Any]
 """What solver and model pass to each other."""
@@ -169,3 +173,29 @@ class PlanningCost(nn.Module):
     @property
     def _device(self) -> torch.device:
         return self.model.log_prior.device
+
+
+class ActionScaler:
+    """Action statistics as the policy's `process` wants them: `transform` and `inverse_transform`."""
+
+    def __init__(self, statistics: ActionStatistics) -> None:
+        self.statistics = statistics
+
+    @classmethod
+    def of(cls, description: Description) -> "ActionScaler":
+        """The scaler that travels in a checkpoint."""
+        return cls(ActionStatistics.from_dict(description.extras["action_statistics"]))
+
+    def transform(self, actions: np.ndarray) -> np.ndarray:
+        """Z-scores of actions [..., A]."""
+        return self.statistics.normalize(actions)
+
+    def inverse_transform(self, scores: np.ndarray) -> np.ndarray:
+        """The environment's actions of which these are the z-scores."""
+        return self.statistics.denormalize(scores)
+
+
+def normalise_image(image: Tensor) -> Float[Tensor, "3 Y X"]:
+    """One uint8 image [3, Y, X] as the policy's `transform` hands it to a model."""
+    mean, std = (torch.tensor(values)[:, None, None] for values in (IMAGENET_MEAN, IMAGENET_STD))
+    return (torch.as_tensor(image) / 255 - mean) / std

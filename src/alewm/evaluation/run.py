@@ -13,6 +13,7 @@ from alewm.data.normalize import ActionStatistics
 from alewm.data.pairs import EvaluationPair, draw_pairs, load_or_draw_pairs
 from alewm.data.splits import MIN_HELD_OUT_LENGTH, NUM_TEST, Splits, load_or_make_splits
 from alewm.data.store import EpisodeStore
+from alewm.devices import simulation_device
 from alewm.envs.registration import Task, get_task
 from alewm.errors import InputError
 from alewm.evaluation.animations import choose_episodes, film, write_gif
@@ -30,7 +31,7 @@ from alewm.runs.provenance import provenance
 from alewm.training.checkpoint import Description, load_world_model
 from alewm.training.run import SPLITS, latest_checkpoint
 
-EPISODES_PER_BATCH = {"cpu": 16, "cuda": 64}
+EPISODES_PER_BATCH = {"cpu": 16, "cuda": 64, "mps": 64}
 """Episodes searched at once: what a processor's memory and caches hold, and what fills a GPU."""
 
 
@@ -87,7 +88,7 @@ def evaluate_run(
     planner = Planner(model, statistics.mean, statistics.std, planning, inner_loop=search.inner_loop)
     pairs = _pairs(run, task, description, settings, data_path)
     image_size = description.config.model.encoder.image_size
-    envs = task.make_vector_env(len(pairs), device, image_size)
+    envs = task.make_vector_env(len(pairs), simulation_device(device), image_size)
     with _progress(planner, run, len(pairs), settings.budget) if not is_silent else nullcontext():
         found = evaluate(envs, pairs, planner, model.log_prior.exp(), budget=settings.budget)
     result = {**known, **found.result, "step": description.step, "search": search.description}
