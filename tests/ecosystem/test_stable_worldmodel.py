@@ -156,6 +156,15 @@ def test_a_longer_history_is_continued_with_the_blocks_between(tmp_path):
     torch.testing.assert_close(ours.rollout(info, candidates)["predicted_emb"], expected, atol=1e-5, rtol=1e-5)
 
 
+def test_a_rollout_without_a_goal_uses_the_whole_latent_or_the_fixed_capacity(model):
+    pixels, candidates = normalised(images(0))[:, None], torch.zeros(3, 1, 5, 10)
+    whole = PlanningCost(model).rollout({"pixels": pixels}, candidates)["predicted_emb"]
+    short = PlanningCost(model, capacity="4").rollout({"pixels": pixels}, candidates)["predicted_emb"]
+    assert whole.all()
+    assert short[..., :4].all()
+    assert not short[..., 4:].any()
+
+
 def test_a_rule_that_compares_plans_is_refused(model):
     with pytest.raises(InputError, match=r"'best-of:4,16' compares several plans, but a solver makes one"):
         PlanningCost(model, capacity="best-of:4,16")

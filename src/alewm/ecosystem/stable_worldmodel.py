@@ -25,7 +25,7 @@ from alewm.data.normalize import ActionStatistics
 from alewm.errors import InputError
 from alewm.model.pixels import IMAGENET_MEAN, IMAGENET_STD
 from alewm.model.world_model import WorldModel
-from alewm.planning.capacity_rule import BestOf, parse_capacity_rule
+from alewm.planning.capacity_rule import BestOf, Fixed, parse_capacity_rule
 from alewm.planning.model_protocol import next_latent
 from alewm.planning.objective import GoalCost, compared_width, prefix_distance
 from alewm.planning.rollout import sliced_roll_out
@@ -111,13 +111,22 @@ class PlanningCost(nn.Module):
         """Encodes the context and the goal and chooses capacities, unless this dictionary has them already."""
         if _CAPACITIES in info:
             return
-        pixels, goal = info["pixels"][:, 0], info["goal"][:, 0]
-        first, wanted = self._features(pixels), self._features(goal)
+        pixels = info["pixels"]
+        first = self._features(pixels[:, 0])
         if "emb" not in info:
-            info["emb"] = self._latents(first)[:, None].expand(-1, info["pixels"].shape[1], -1, -1)
+            info["emb"] = self._latents(first)[:, None].expand(-1, pixels.shape[1], -1, -1)
+        if "goal" not in info:
+            info[_CAPACITIES] = (self._without_goal(),) * len(pixels)
+            return
+        goal = info["goal"][:, 0]
+        wanted = self._features(goal)
         if "goal_emb" not in info:
             info["goal_emb"] = self._latents(wanted)
         info[_CAPACITIES] = self._choose(torch.stack([first[:, 0], wanted[:, -1]], 1), goal)
+
+    def _without_goal(self) -> int:
+        """Nothing is reached for, so there is nothing to choose by: a fixed capacity, or the whole latent."""
+        return self.rule.capacity if isinstance(self.rule, Fixed) else self.model.support.capacities[-1]
 
     def _choose(self, features: Float[Tensor, "B 2 W"], goal: Tensor) -> tuple[int, ...]:
         names = [hashlib.blake2b(image.cpu().contiguous().numpy().tobytes(), digest_size=6).digest() for image in goal]
