@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test setup lint format bench clean
+.PHONY: demo test setup lint format bench docs clean
 
 demo: setup          ## The main job, small enough for a laptop
 	$(BIN)/alewm demo --out runs/demo
@@ -18,7 +18,8 @@ $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "alewm needs Python 3.11 or newer: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,push-t,mujoco]'
+	$(BIN)/python -m alewm.envs.rendering --install
 	touch $(READY)
 
 lint: setup          ## What a change must pass before it is tested
@@ -32,6 +33,9 @@ format: setup        ## Let ruff rewrite what it can
 
 bench: setup         ## Measure the fast paths beside the references
 	$(BIN)/alewm bench regularizer
+
+docs: setup          ## The pages of the environments, from their docstrings
+	$(BIN)/python -m alewm.reports.environment_pages
 
 clean:               ## Remove everything the other targets made, except runs/
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

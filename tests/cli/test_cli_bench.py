@@ -4,6 +4,7 @@ import json
 
 import pytest
 from conftest import IMAGE_SIZE
+from published_files import write_published
 
 TINY = ("--preset", "two-room-tiny", "--device", "cpu")
 FEW = ("--candidates", 10, "--iterations", 1)
@@ -17,10 +18,16 @@ SMALL_SIZES = (
     ("arguments", "measured"),
     [
         (("collect", "--episodes", 2, "--image-size", IMAGE_SIZE, "--jobs", 1), "stored_frames_per_second"),
+        (("replay-simulated", "--task", "reacher", "--episodes", 8), "replay_success_rate"),
         (("loader", "--episodes", 2, "--image-size", IMAGE_SIZE, "--batch", 8, "--batches", 2), "windows_per_second"),
+        (
+            ("loader", "--filter", "zstd", "--episodes", 2, "--image-size", IMAGE_SIZE, "--batch", 8, "--batches", 2),
+            "windows_per_second",
+        ),
         (("train-step", *TINY, "--batch", 8, "--repeats", 1, "--reference"), "milliseconds"),
         (("planner", *TINY, "--episodes", 1, *FEW, "--repeats", 1, "--reference"), "milliseconds_by_capacity"),
         (("evaluate", *TINY, "--episodes", 2, *FEW), "seconds_planning"),
+        (("push-t", "--demonstrations", 1), "env_steps_per_second"),
         (("scaling", *TINY, *SMALL_SIZES), "panels"),
     ],
 )
@@ -29,6 +36,22 @@ def test_a_benchmark_ends_in_a_line_of_json(alewm_here, arguments, measured):
     assert line["bench"] == arguments[0]
     assert line[measured]
     assert line["made_with"]["command"].startswith("alewm bench")
+
+
+def test_recorded_actions_reach_their_goals_and_the_floors_are_those_of_an_evaluation(alewm_here, refused, data):
+    line = json.loads(alewm_here("bench", "replay", data).splitlines()[-1])
+    assert line["task"] == "two-room"
+    assert (line["pairs"], line["replay_success_rate"]) == (3, 1.0)
+    assert line["zero_success_rate"] == line["presolved_share"]
+    assert json.loads(alewm_here("bench", "replay", data, "--pairs", 2).splitlines()[-1])["pairs"] == 2
+    assert "holds episodes of 'two-room', not of 'reacher'" in refused("bench", "replay", data, "--task", "reacher")
+
+
+def test_a_file_that_does_not_name_its_task_needs_it_named(alewm_here, refused, tmp_path):
+    write_published(tmp_path / "tworoom.h5", "tworoom")
+    assert "add --task, for example --task two-room" in refused("bench", "replay", "tworoom.h5")
+    said = alewm_here("bench", "replay", "tworoom.h5", "--task", "two-room")
+    assert json.loads(said.splitlines()[-1])["pairs"] == 2
 
 
 @pytest.mark.parametrize(
@@ -40,7 +63,11 @@ def test_a_benchmark_ends_in_a_line_of_json(alewm_here, arguments, measured):
         (("planner", *TINY, "--capacities", 5), "5"),
         (("planner", "--preset", "two-room-tinny"), "Did you mean 'two-room-tiny'?"),
         (("evaluate", "--preset", "push-t-192"), "preset of two-room"),
+        (("push-t", "--demonstrations", 0), "at least 1, got 0"),
+        (("replay", "missing.h5"), "missing.h5 does not exist"),
         (("check", "--device", "cpu"), "The fast paths checked here are those of a GPU"),
+        (("replay-simulated", "--task", "cube", "--behaviour", "no-goals"), "Did you mean 'new-goals'?"),
+        (("replay-simulated", "--episodes", 0), "--episodes must be at least 1, got 0"),
     ],
 )
 def test_bad_input_gets_a_message(refused, arguments, message):

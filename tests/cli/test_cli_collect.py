@@ -22,6 +22,26 @@ def test_a_complete_file_is_left_alone_and_another_seed_is_refused(refused, alew
     assert data.stat().st_mtime_ns == before
 
 
+def test_simulated_worlds_are_drawn_alike_in_every_process(alewm, tmp_path):
+    """Each process has an OpenGL context of its own, with the back end that the first one chose."""
+    settings = ("collect", "reacher", "--episodes", 3, "--max-steps", 2, "--image-size", 56)
+    for jobs in (1, 2):
+        alewm(*settings, "--jobs", jobs, "--out", f"{jobs}.h5")
+    assert (tmp_path / "1.h5").read_bytes() == (tmp_path / "2.h5").read_bytes()
+    with EpisodeStore.open(tmp_path / "1.h5") as store:
+        assert store.attributes["max_steps"] == 2
+        assert store.num_rows == 9
+
+
+def test_a_file_says_which_of_several_behaviours_made_it(alewm_here, refused, tmp_path):
+    settings = ("collect", "cube", "--episodes", 1, "--max-steps", 1, "--image-size", 56, "--jobs", 1)
+    file = tmp_path / "cube.h5"
+    alewm_here(*settings, "--behaviour", "new-goals", "--out", file)
+    with EpisodeStore.open(file) as store:
+        assert store.attributes["behaviour"] == "new-goals"
+    assert "behaviour 'new-goals' instead of 'one-goal'" in refused(*settings, "--out", file)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -30,6 +50,8 @@ def test_a_complete_file_is_left_alone_and_another_seed_is_refused(refused, alew
         (("two-room", "--episodes", 0), "1 episode or more"),
         (("two-room", "--seed", -1), "seed of 0 or more"),
         (("two-room", "--jobs", -1), "--jobs"),
+        (("two-room", "--max-steps", 101), "--max-steps is from 1 to the 100 steps of two-room"),
+        (("two-room", "--behaviour", "noisy"), "Unknown behaviour of two-room 'noisy'. Known: noisy-heuristic."),
     ],
 )
 def test_bad_input_gets_a_message_and_leaves_nothing(refused, tmp_path, arguments, message):

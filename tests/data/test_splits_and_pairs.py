@@ -40,19 +40,19 @@ def test_another_seed_holds_out_others() -> None:
 
 
 def test_copies_of_one_demonstration_never_face_each_other() -> None:
-    families = np.repeat(np.arange(50), 30)
+    families = np.repeat(np.arange(110), 30)
     lengths = np.full(len(families), 90)
     splits = split_by_family(lengths, families)
     held_out = [{int(families[e]) for e in part} for part in (splits.validation, splits.test)]
     trained = {int(families[e]) for e in splits.train}
     assert (len(splits.validation), len(splits.test)) == (100, 200)
-    assert (len(held_out[0]), len(held_out[1]), len(trained)) == (10, 20, 20)
+    assert (len(held_out[0]), len(held_out[1]), len(trained)) == (10, 20, 80)
     assert not held_out[0] & held_out[1]
     assert not (held_out[0] | held_out[1]) & trained
     for part in (splits.validation, splits.test):
         assert set(np.unique(families[list(part)], return_counts=True)[1]) == {10}
-    with pytest.raises(InputError, match="30 families are to be held out, but only 30"):
-        split_by_family(lengths[:900], families[:900])
+    with pytest.raises(InputError, match=r"Only 2 families .* \(--split episode\)"):
+        split_by_family(lengths[:60], families[:60])
 
 
 def test_splits_and_pairs_are_made_once_and_then_read(tmp_path: Path) -> None:

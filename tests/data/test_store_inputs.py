@@ -1,6 +1,8 @@
 """Files from elsewhere: the published layouts open, the broken ones are refused by name, column and row."""
 
 import importlib.util
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -158,6 +160,16 @@ def test_what_is_no_data_file_is_refused(tmp_path: Path) -> None:
             EpisodeStore.open(tmp_path / name)
 
 
+def test_a_file_whose_writer_was_killed_is_told_from_a_damaged_one(tmp_path: Path) -> None:
+    program = (
+        "import h5py, os; file = h5py.File('a.h5', 'w', libver='latest'); "
+        "file['action'] = [1]; file.swmr_mode = True; file.flush(); os._exit(0)"
+    )
+    subprocess.run([sys.executable, "-c", program], cwd=tmp_path, check=True)
+    with pytest.raises(InputError, match=r"clear the mark: h5clear -s .*a\.h5"):
+        EpisodeStore.open(tmp_path / "a.h5")
+
+
 @pytest.mark.parametrize("share", [0.99, 0.5, 0.1])
 def test_a_truncated_file_is_refused(tmp_path: Path, share: float) -> None:
     path = write_tape(tmp_path / "a.h5", [30, 40])
@@ -272,7 +284,7 @@ def test_the_published_codec_opens_where_it_is_installed_and_is_explained_where_
             EpisodeStore.open(path)
         return
     frames = open_frames(EpisodeStore.open(path), [0, 1])
-    assert "through HDF5" in frames.description
+    assert "runs of 100 mapped from the file, decoded by blosc" in frames.description
     out = np.empty((3, *FRAME), dtype=np.uint8)
     frames.read(np.array([99, 100, 219]), out)
     np.testing.assert_array_equal(numbers(out), [99, 100, 219])

@@ -15,9 +15,34 @@ def test_an_unknown_task_proposes_the_nearest():
 
 def test_two_room_is_described_as_the_data_files_need_it():
     task = get_task("two-room")
-    assert task_names() == ("two-room",)
     assert (task.name, task.env_id) == ("two-room", "alewm/TwoRoom-v1")
     assert (task.action_dim, task.image_size, task.state_columns) == (2, 224, ("proprio",))
+
+
+def test_reacher_is_described_as_the_data_files_need_it():
+    task = get_task("reacher")
+    assert (task.name, task.env_id, task.extra) == ("reacher", "alewm/Reacher-v1", "mujoco")
+    assert (task.action_dim, task.image_size, task.state_columns) == (2, 224, ("qpos", "qvel"))
+
+
+def test_cube_is_described_as_the_data_files_need_it():
+    task = get_task("cube")
+    assert (task.name, task.env_id, task.extra) == ("cube", "alewm/Cube-v1", "mujoco")
+    assert (task.action_dim, task.image_size, task.state_columns) == (5, 224, ("qpos", "qvel"))
+    assert tuple(task.behaviours) == ("one-goal", "new-goals")
+    assert task.default_behaviour == "one-goal"
+
+
+def test_an_unknown_behaviour_proposes_the_nearest():
+    with pytest.raises(InputError, match=r"Unknown behaviour of reacher 'uniform'\. .*Known: uniform-random\."):
+        get_task("reacher").episode_source(behaviour="uniform")
+
+
+@pytest.mark.parametrize("name", task_names())
+def test_every_behaviour_can_be_loaded(name):
+    task = get_task(name)
+    for behaviour in task.behaviours:
+        assert callable(task.collect_with(behaviour))
 
 
 def test_the_registered_environment_is_cut_after_a_hundred_steps():
@@ -37,3 +62,23 @@ def test_gymnasium_finds_the_environment_through_its_module():
     code = "import gymnasium; print(gymnasium.make('alewm.envs.registration:alewm/TwoRoom-v1').spec.id)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "alewm/TwoRoom-v1"
+
+
+@pytest.mark.parametrize(
+    ("task", "package"), [("push-t", "pymunk"), ("push-t", "cv2"), ("reacher", "mujoco"), ("cube", "ogbench")]
+)
+def test_without_its_extra_a_task_is_listed_and_says_what_to_install(task, package):
+    code = (
+        f"import sys; sys.modules[{package!r}] = None\n"
+        "from alewm.envs.registration import get_task, task_names\n"
+        "from alewm.errors import InputError\n"
+        f"assert {task!r} in task_names()\n"
+        "try:\n"
+        f"    get_task({task!r}).make_vector_env(1)\n"
+        "except InputError as error:\n"
+        "    print(error)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    extra = get_task(task).extra
+    assert f"The task {task!r} needs the package {package!r}, which is not installed" in done.stdout
+    assert f"pip install 'alewm[{extra}]'" in done.stdout

@@ -12,7 +12,7 @@ from point_world import ACTION_DIM, ACTION_MEAN, ACTION_STD, SUPPORT, KnownWorld
 from alewm.capacity.prior import polynomial_prior
 from alewm.errors import InputError
 from alewm.evaluation.closed_loop import GoalPairs, run_closed_loop
-from alewm.evaluation.floors import DoNothing, UniformRandom
+from alewm.evaluation.floors import DoNothing, Replay, UniformRandom, Unseen
 from alewm.evaluation.records import read_records, summarise, write_records
 from alewm.evaluation.success import evaluate
 from alewm.planning.cem import CEMConfig
@@ -209,3 +209,12 @@ def test_a_prior_of_another_support_is_refused():
     with pytest.raises(InputError, match="support has 3 capacities, but the prior has 2"):
         evaluate(PointEnvs(), make_pairs(1), make_planner(), polynomial_prior(2, 0.0))
     assert len(SUPPORT) == 3
+
+
+def test_replayed_actions_are_those_given_and_nobody_draws_for_the_blind():
+    pairs, actions = walk_pairs(0.2, 0.3), torch.tensor([[[0.1, 0.0]] * 4, [[0.0, 0.1]] * 4])
+    seen, unseen = (
+        run_closed_loop(envs, pairs, Replay(actions), budget=4) for envs in (PointEnvs(), Unseen(PointEnvs()))
+    )
+    torch.testing.assert_close(seen.distances, unseen.distances, equal_nan=True)
+    torch.testing.assert_close(unseen.actions[1], actions[1])

@@ -51,7 +51,7 @@ def _draw_in_processes(task_name: str, size: int, episodes: int, processes: int)
     with ProcessPoolExecutor(processes, mp_context=context, initializer=_begin_worker) as pool:
         parts = [range(first, episodes, processes) for first in range(min(processes, episodes))]
         # Once for nothing, so that every process has started and drawn before the clock runs.
-        list(pool.map(_draw, [task_name] * processes, [size] * processes, [range(4)] * processes))
+        list(pool.map(_warm_up, [task_name] * processes, [size] * processes))
         began = time.perf_counter()
         done = list(pool.map(_draw, [task_name] * len(parts), [size] * len(parts), parts))
         return sum(frames for frames, _ in done), time.perf_counter() - began
@@ -60,6 +60,11 @@ def _draw_in_processes(task_name: str, size: int, episodes: int, processes: int)
 def _begin_worker() -> None:
     follow_parent()
     torch.set_num_threads(1)
+
+
+def _warm_up(task_name: str, size: int) -> None:
+    for _ in get_task(task_name).collect_episodes(0, range(4), image_size=size, max_steps=2):
+        pass
 
 
 def _draw(task_name: str, size: int, episodes: range, device: str = "cpu") -> tuple[int, float]:

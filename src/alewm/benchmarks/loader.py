@@ -1,11 +1,12 @@
-"""Windows per second of the loader, with the fastest inflater that is installed and with Python's own."""
+"""Windows per second of the loader; for gzip with every decoder there is, of which Python's own is the reference."""
 
 import tempfile
 import time
 from pathlib import Path
 
 from alewm.benchmarks.timing import print_line
-from alewm.data.codec import fastest_inflater, make_inflater
+from alewm.data.codec import Compression
+from alewm.data.decoders import all_inflaters, fastest_inflater
 from alewm.data.frames import MappedFrames, chunk_table
 from alewm.data.loader import LoaderConfig, WindowLoader
 from alewm.data.normalize import ActionStatistics
@@ -16,7 +17,14 @@ from alewm.workers import num_available_cores
 
 
 def bench_loader(
-    *, data: Path | None, episodes: int, image_size: int | None, batch: int, batches: int, threads: int
+    *,
+    data: Path | None,
+    episodes: int,
+    image_size: int | None,
+    compression: str,
+    batch: int,
+    batches: int,
+    threads: int,
 ) -> None:
     """Prints windows per second; without `data`, Two-Room episodes are recorded for the occasion."""
     if batches < 1:
@@ -24,7 +32,8 @@ def bench_loader(
     with tempfile.TemporaryDirectory() as folder:
         path = data or Path(folder) / "episodes.h5"
         if data is None:
-            collect_task("two-room", path, num_episodes=episodes, seed=0, image_size=image_size)
+            chosen = Compression(compression)
+            collect_task("two-room", path, num_episodes=episodes, seed=0, image_size=image_size, compression=chosen)
         with EpisodeStore.open(path) as store:
             _measure(store, batch, batches, threads or num_available_cores(), path.stat().st_size)
 
@@ -34,18 +43,18 @@ def _measure(store: EpisodeStore, batch: int, batches: int, threads: int, num_by
     config = LoaderConfig(batch_size=batch, num_threads=threads)
     rows = {}
     with WindowLoader(store, range(store.num_episodes), statistics, config) as loader:
-        table = chunk_table(store.pixels)
-        fast = fastest_inflater().library
-        rows[fast] = _rate(loader, batches)
-        if fast != "zlib" and not isinstance(table, str) and table.is_deflated:
-            loader.frames = MappedFrames(store, table, make_inflater("zlib"))
-            rows["zlib"] = _rate(loader, batches)
-        description = loader.frames.description
+        table, description = chunk_table(store.pixels), loader.frames.description
+        rows["HDF5" if isinstance(table, str) else table.decoder.library] = _rate(loader, batches)
+        if not isinstance(table, str) and table.decoder is fastest_inflater():
+            for inflater in all_inflaters()[1:]:
+                loader.frames = MappedFrames(store, table, inflater)
+                rows[inflater.library] = _rate(loader, batches)
     size = store.frame_shape[0]
     print(f"{store.num_episodes:,} episodes, windows of 4 frames of {size} x {size}, batch {batch}, {threads} threads")
-    print(f"{'inflater':<12}{'windows/s':>12}{'frames/s':>12}")
+    print(f"{'decoder':<12}{'windows/s':>12}{'frames/s':>12}")
     for library, rate in rows.items():
-        print(f"{library:<12}{rate:>12,.0f}{4 * rate:>12,.0f}")
+        reference = "  (reference)" if library == "zlib" else ""
+        print(f"{library:<12}{rate:>12,.0f}{4 * rate:>12,.0f}{reference}")
     print(f"{description}; {num_bytes / 1e6:,.1f} MB, {num_bytes / store.num_rows:,.0f} bytes per frame")
     print_line(
         "loader",

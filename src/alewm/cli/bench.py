@@ -5,7 +5,8 @@ from typing import Annotated
 
 import tyro
 
-from alewm.cli.bench_data import Collect, Loader
+from alewm.cli.bench_data import Collect, Loader, Replay, ReplaySimulated
+from alewm.cli.bench_envs import PushT
 from alewm.cli.bench_model import Check, Evaluate, Planner, Scaling, TrainStep
 
 
@@ -41,6 +42,9 @@ class Bench:
         tyro.conf.OmitArgPrefixes[
             Annotated[Collect, tyro.conf.subcommand("collect")]
             | Annotated[Loader, tyro.conf.subcommand("loader")]
+            | Annotated[Replay, tyro.conf.subcommand("replay")]
+            | Annotated[ReplaySimulated, tyro.conf.subcommand("replay-simulated")]
+            | Annotated[PushT, tyro.conf.subcommand("push-t")]
             | Annotated[TrainStep, tyro.conf.subcommand("train-step")]
             | Annotated[Planner, tyro.conf.subcommand("planner")]
             | Annotated[Evaluate, tyro.conf.subcommand("evaluate")]

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import tyro
 
@@ -39,6 +39,8 @@ class Loader:
     """Episodes to record for the occasion."""
     image_size: int | None = None
     """Pixels per side of those; if not given, 224."""
+    compression: Annotated[Literal["gzip", "zstd"], tyro.conf.arg(name="filter")] = "gzip"
+    """How those are compressed."""
     batch: int = 128
     """Windows per batch."""
     batches: int = 40
@@ -51,3 +53,45 @@ class Loader:
         from alewm.benchmarks.loader import bench_loader
 
         bench_loader(**vars(self))
+
+
+@dataclass(frozen=True)
+class Replay:
+    """Success without a model on a file's test pairs: recorded actions replayed, random ones, and none."""
+
+    data: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="FILE")]
+    """An episode file."""
+    task_name: Annotated[str | None, tyro.conf.arg(name="task")] = None
+    """The task; needed for files from elsewhere, which do not say it."""
+    num_pairs: Annotated[int | None, tyro.conf.arg(name="pairs")] = None
+    """How many pairs, the first ones; if not given, all (200)."""
+    split: Literal["family", "episode"] = "family"
+    """How the test episodes were held out, as for `alewm train`."""
+    seed: int = 42
+    """Of the random actions; the default is that of `alewm evaluate`."""
+
+    def run(self) -> None:
+        """Prints the table and the line of JSON."""
+        from alewm.benchmarks.replay import bench_replay
+
+        bench_replay(**vars(self))
+
+
+@dataclass(frozen=True)
+class ReplaySimulated:
+    """The same on episodes simulated for the occasion, without drawing them."""
+
+    task_name: Annotated[str, tyro.conf.arg(name="task")] = "two-room"
+    """The task."""
+    behaviour: str | None = None
+    """What acts in the episodes; if not given, the task's default."""
+    episodes: int = 300
+    """Episodes, one pair each."""
+    seed: int = 0
+    """Of the episodes and of the random actions."""
+
+    def run(self) -> None:
+        """Prints the table and the line of JSON."""
+        from alewm.benchmarks.replay_simulated import bench_replay_simulated
+
+        bench_replay_simulated(**vars(self))

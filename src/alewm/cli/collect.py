@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import tyro
 
@@ -25,12 +25,22 @@ class Collect:
     """Every episode is determined by this seed and its number."""
     image_size: int | None = None
     """Pixels per side of a frame; if not given, the task's own (224). Smaller frames are exact area averages."""
+    compression: Annotated[Literal["gzip", "zstd"], tyro.conf.arg(name="filter")] = "gzip"
+    """How frames are compressed, losslessly: gzip opens everywhere; zstd is smaller and faster to read, and needs the
+    extra alewm[zstd]."""
+    behaviour: str | None = None
+    """What acts while recording, for tasks that have a choice; if not given, what comes nearest to published data."""
+    max_steps: int | None = None
+    """Cut episodes after this many environment steps, for a quick try; if not given, where the task does."""
     jobs: int = 0
     """Processes to use; 0 means one per core."""
 
     def run(self) -> None:
         """Records what is missing of the file."""
+        from alewm.data.codec import Compression
+        from alewm.envs.registration import get_task
         from alewm.experiments.collection import collect_task
+        from alewm.experiments.data_statistics import load_or_measure, statistics_table
 
         made = collect_task(
             self.task,
@@ -38,6 +48,9 @@ class Collect:
             num_episodes=self.episodes,
             seed=self.seed,
             image_size=self.image_size,
+            compression=Compression(self.compression),
+            behaviour=self.behaviour,
+            max_steps=self.max_steps,
             jobs=self.jobs,
         )
         size = f"{self.episodes:,} episodes in {self.out.stat().st_size / 1e6:,.1f} MB"
@@ -46,4 +59,6 @@ class Collect:
             print(f"{made.num_new_frames:,} new frames in {made.seconds:.1f} s: {rate}; {size}")
         else:
             print(f"complete already: {size}")
+        task = get_task(self.task)
+        print(statistics_table(load_or_measure(self.out, task), task))
         print(self.out)

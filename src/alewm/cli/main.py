@@ -48,6 +48,12 @@ def main() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except OSError as error:
         sys.exit(_failed(_storage_message(error)))
+    except MemoryError as error:
+        sys.exit(_failed(_memory_message(error)))
+    except RuntimeError as error:
+        if type(error).__name__ != "OutOfMemoryError":  # torch's, which is not imported for its name alone
+            raise
+        sys.exit(_failed(_memory_message(error)))
     except KeyboardInterrupt:
         print("\nalewm: interrupted. What was finished is kept; repeat the command to continue.", file=sys.stderr)
         sys.exit(130)
@@ -66,3 +72,11 @@ def _storage_message(error: OSError) -> str:
             f"to continue."
         )
     return f"{error.strerror or error}{where and ':'}{where}."
+
+
+def _memory_message(error: Exception) -> str:
+    first_line = (str(error) or "out of memory").splitlines()[0]
+    return (
+        f"memory does not suffice. {first_line}\nFinished parts are kept. Free some memory, or choose fewer windows "
+        f"per update (--batch-size), fewer candidates (--candidates) or another --device, and repeat the command."
+    )

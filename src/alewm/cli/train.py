@@ -48,6 +48,9 @@ class Train:
     """Updates between passes over the validation windows."""
     log_every: int | None = None
     """Updates between lines of metrics."""
+    split: Literal["family", "episode"] = "family"
+    """What is held out: whole families where episodes are copies of a demonstration (else episodes), or episodes even
+    then, as in the paper."""
     threads: int = 0
     """Threads that decode frames; 0 means one per core."""
     list: bool = False
@@ -72,7 +75,15 @@ class Train:
 
         out = self.out or Path("runs") / f"{self.preset}-{config.training.seed}"
         device = find_device(self.device)
-        train_run(config, self.data, out, device=device, preset=self.preset, num_threads=self.threads)
+        train_run(
+            config,
+            self.data,
+            out,
+            device=device,
+            preset=self.preset,
+            split_by=self.split,
+            num_threads=self.threads,
+        )
         if launched_rank() == 0:
             print(out)
 

@@ -9,6 +9,7 @@ import h5py
 import numpy as np
 
 from alewm.data import schema
+from alewm.data.codec import ZSTD_FILTER, ZSTD_INSTALL
 from alewm.errors import InputError
 
 CODEC_INSTALL = "pip install 'alewm[lewm-data]'"
@@ -31,6 +32,11 @@ def open_file(path: Path) -> h5py.File:
     try:
         return h5py.File(path, "r")
     except OSError as error:
+        if "consistency flags" in str(error):
+            raise InputError(
+                f"{path} is open in the program that writes it, or was when that program was killed. Wait for it to "
+                f"end; if it has, and the file is complete, clear the mark: h5clear -s {path}"
+            ) from None
         kind = "is damaged or cut short" if h5py.is_hdf5(path) else "is not an HDF5 file"
         raise InputError(f"{path} {kind} ({_first_line(error)}). Collect or download it again.") from None
 
@@ -103,7 +109,8 @@ def check_codec(path: Path, name: str, column: h5py.Dataset) -> None:
         if not h5py.h5z.filter_avail(code):
             called = label.decode(errors="replace") or "unnamed"
             problem = f"compressed with HDF5 filter {code} ({called}), which is not installed."
-            raise fault(path, name, None, problem, f"Install it: {CODEC_INSTALL}")
+            install = ZSTD_INSTALL if code == ZSTD_FILTER else CODEC_INSTALL
+            raise fault(path, name, None, problem, f"Install it: {install}")
 
 
 def _first_line(error: BaseException) -> str:

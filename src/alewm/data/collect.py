@@ -1,6 +1,8 @@
 """Collecting episodes into a store: simulated and compressed in parallel processes, written in episode order."""
 
 import multiprocessing
+import os
+import shlex
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -10,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from alewm.data.codec import DEFAULT_LEVEL
+from alewm.data.codec import Compression
 from alewm.data.episodes import EncodedEpisode, encode_episode
 from alewm.data.store import EpisodeStore
 from alewm.data.writer import StoreWriter, journal_path
@@ -58,7 +60,7 @@ def collect(
     attributes: Mapping[str, Any] | None = None,
     num_workers: int = 1,
     episodes_per_task: int = 16,
-    level: int = DEFAULT_LEVEL,
+    compression: Compression = Compression(),  # noqa: B008 (frozen)
     on_progress: Callable[[CollectionProgress], None] | None = None,
 ) -> Path:
     """The path of a file with episodes 0 ... `num_episodes` - 1 of `source`.
@@ -74,15 +76,17 @@ def collect(
             f"and {episodes_per_task}."
         )
     described = {**(attributes or {}), "seed": seed, "num_episodes": num_episodes}
+    if compression.filter != "gzip":
+        described["filter"] = compression.filter
     if path.exists():
         _check_complete(path, described)
         journal_path(path).unlink(missing_ok=True)  # left by a kill between naming the file and tidying up
         return path
-    with StoreWriter(path, attributes=described, level=level) as writer:
+    with StoreWriter(path, attributes=described, compression=compression) as writer:
         remaining = range(writer.num_episodes, num_episodes)
         tasks = [remaining[i : i + episodes_per_task] for i in range(0, len(remaining), episodes_per_task)]
         num_new_rows = 0
-        for episode in _encoded_episodes(source, seed, tasks, level, min(num_workers, max(1, len(tasks)))):
+        for episode in _encoded_episodes(source, seed, tasks, compression, min(num_workers, max(1, len(tasks)))):
             writer.append_encoded(episode)
             num_new_rows += episode.num_rows
             if on_progress is not None:
@@ -90,21 +94,30 @@ def collect(
     return path
 
 
+_FLAGS = {
+    "num_episodes": "--episodes",
+    "seed": "--seed",
+    "image_size": "--image-size",
+    "behaviour": "--behaviour",
+    "max_steps": "--max-steps",
+}
+"""What `alewm collect` stores of its flags, except how frames are compressed: that changes no frame."""
+
+
 def collect_command(attributes: Mapping[str, Any], out: str) -> str | None:
     """The `alewm collect` command that makes a file with these attributes; None where no such command made it."""
-    known = [attributes.get(name) for name in ("task", "num_episodes", "seed", "image_size")]
-    if None in known:
+    if not {"task", "num_episodes", "seed"} <= attributes.keys() <= {"task", *_FLAGS}:
         return None
-    task, num_episodes, seed, image_size = known
-    return f"alewm collect {task} --episodes {num_episodes} --seed {seed} --image-size {image_size} --out {out}"
+    flags = " ".join(f"{flag} {attributes[name]}" for name, flag in _FLAGS.items() if name in attributes)
+    return f"alewm collect {attributes['task']} {flags} --out {shlex.quote(out)}"
 
 
 def _check_complete(path: Path, described: Mapping[str, Any]) -> None:
     with EpisodeStore.open(path) as store:
-        found = store.attributes
+        found = {"filter": "gzip", **store.attributes}
     wrong = [
         f"{name} {found.get(name)!r} instead of {value!r}"
-        for name, value in described.items()
+        for name, value in {"filter": "gzip", **described}.items()
         if found.get(name) != value
     ]
     if wrong:
@@ -112,11 +125,11 @@ def _check_complete(path: Path, described: Mapping[str, Any]) -> None:
 
 
 def _encoded_episodes(
-    source: EpisodeSource, seed: int, tasks: Sequence[Sequence[int]], level: int, num_workers: int
+    source: EpisodeSource, seed: int, tasks: Sequence[Sequence[int]], compression: Compression, num_workers: int
 ) -> Iterator[EncodedEpisode]:
     if num_workers == 1:
         for task in tasks:
-            yield from _encode_task(source, seed, task, level)
+            yield from _encode_task(source, seed, task, compression)
         return
     # Spawned, because forking a process that has threads (torch has) may deadlock.
     context = multiprocessing.get_context("spawn")
@@ -127,7 +140,7 @@ def _encoded_episodes(
             while waiting or pending:
                 # Two tasks per worker in flight keep all of them busy; more would only fill memory.
                 while waiting and len(pending) < 2 * num_workers:
-                    pending.append(pool.submit(_encode_task_list, source, seed, waiting.popleft(), level))
+                    pending.append(pool.submit(_encode_task_list, source, seed, waiting.popleft(), compression))
                 yield from pending.popleft().result()
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
@@ -135,17 +148,23 @@ def _encoded_episodes(
 
 def _begin_worker() -> None:
     follow_parent()
-    torch.set_num_threads(1)  # there is a worker for every core already
+    # There is a worker for every core already: neither torch nor Mesa's software rendering needs more threads.
+    torch.set_num_threads(1)
+    os.environ.setdefault("LP_NUM_THREADS", "1")
 
 
-def _encode_task(source: EpisodeSource, seed: int, episodes: Sequence[int], level: int) -> Iterator[EncodedEpisode]:
+def _encode_task(
+    source: EpisodeSource, seed: int, episodes: Sequence[int], compression: Compression
+) -> Iterator[EncodedEpisode]:
     num_made = 0
     for episode in source(seed, episodes):
         num_made += 1
-        yield encode_episode(episode, level)
+        yield encode_episode(episode, compression)
     if num_made != len(episodes):
         raise InputError(f"The episode source made {num_made} episodes when asked for {len(episodes)}.")
 
 
-def _encode_task_list(source: EpisodeSource, seed: int, episodes: Sequence[int], level: int) -> list[EncodedEpisode]:
-    return list(_encode_task(source, seed, episodes, level))
+def _encode_task_list(
+    source: EpisodeSource, seed: int, episodes: Sequence[int], compression: Compression
+) -> list[EncodedEpisode]:
+    return list(_encode_task(source, seed, episodes, compression))

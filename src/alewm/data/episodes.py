@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from alewm.data import schema
-from alewm.data.codec import DEFAULT_LEVEL, deflate
+from alewm.data.codec import Compression
 from alewm.errors import InputError
 
 ColumnLayout = tuple[str, tuple[int, ...]]
@@ -19,7 +19,7 @@ ColumnLayout = tuple[str, tuple[int, ...]]
 
 @dataclass(frozen=True)
 class EncodedFrames:
-    """A column of images, one zlib stream per row."""
+    """A column of images, one compressed stream per row."""
 
     shape: tuple[int, ...]
     """(Y, X, 3) of one frame."""
@@ -45,7 +45,10 @@ class EncodedEpisode:
         return columns | {name: ("|u1", frames.shape) for name, frames in self.frames.items()}
 
 
-def encode_episode(episode: Mapping[str, np.ndarray], level: int = DEFAULT_LEVEL) -> EncodedEpisode:
+def encode_episode(
+    episode: Mapping[str, np.ndarray],
+    compression: Compression = Compression(),  # noqa: B008 (frozen)
+) -> EncodedEpisode:
     """`episode` checked and with its frames compressed; index columns are dropped, the writer makes them."""
     columns: dict[str, np.ndarray] = {}
     frames: dict[str, EncodedFrames] = {}
@@ -56,7 +59,8 @@ def encode_episode(episode: Mapping[str, np.ndarray], level: int = DEFAULT_LEVEL
         if name in columns or name in frames:
             raise InputError(f"Two columns of the episode would both be stored as {name!r}; rename one of them.")
         if _holds_frames(values):
-            frames[name] = EncodedFrames(values.shape[1:], tuple(_deflate_each(values, level)))
+            streams = tuple(compression.compress(np.ascontiguousarray(frame).data) for frame in values)
+            frames[name] = EncodedFrames(values.shape[1:], streams)
         else:
             columns[name] = np.ascontiguousarray(values)
     _check(columns, frames)
@@ -65,10 +69,6 @@ def encode_episode(episode: Mapping[str, np.ndarray], level: int = DEFAULT_LEVEL
 
 def _holds_frames(values: np.ndarray) -> bool:
     return values.dtype == np.uint8 and values.ndim == 4 and values.shape[-1] == 3
-
-
-def _deflate_each(frames: np.ndarray, level: int) -> list[bytes]:
-    return [deflate(np.ascontiguousarray(frame).data, level) for frame in frames]
 
 
 def _check(columns: Mapping[str, np.ndarray], frames: Mapping[str, EncodedFrames]) -> None:

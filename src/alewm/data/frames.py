@@ -17,7 +17,7 @@ import torch
 
 from alewm.data import schema
 from alewm.data.checks import fault
-from alewm.data.codec import Inflater, fastest_inflater
+from alewm.data.decoders import BatchDecoder, DamagedError, Decoder, decoder_of
 from alewm.data.resize import area_downsample, check_image_size
 from alewm.data.store import EpisodeStore
 
@@ -42,20 +42,20 @@ class FrameSource(Protocol):
 
 
 class ChunkTable(NamedTuple):
-    """Where the frames lie in the file."""
+    """Where the frames lie in the file, and how they are decoded."""
 
     byte_offsets: np.ndarray
     sizes: np.ndarray
     frames_per_chunk: int
-    is_deflated: bool
+    decoder: Decoder
 
 
 def chunk_table(pixels: h5py.Dataset) -> ChunkTable | str:
-    """The table of a dataset whose chunks are whole frames, raw or deflated; else the reason why there is none."""
+    """The table of a dataset whose chunks are whole frames that can be decoded here; else why there is none."""
     pipeline = pixels.id.get_create_plist()
-    codes = [pipeline.get_filter(i)[0] for i in range(pipeline.get_nfilters())]
-    if codes not in ([], [h5py.h5z.FILTER_DEFLATE]):
-        return "compressed with another filter than gzip"
+    decoder = decoder_of([pipeline.get_filter(i)[0] for i in range(pipeline.get_nfilters())])
+    if isinstance(decoder, str):
+        return decoder
     if pixels.file.userblock_size:
         return "the file begins with a user block"
     if pixels.chunks is None:
@@ -63,9 +63,7 @@ def chunk_table(pixels: h5py.Dataset) -> ChunkTable | str:
         frame_bytes = int(np.prod(pixels.shape[1:]))
         if offset is None:
             return "not stored in the file itself"
-        return ChunkTable(
-            offset + frame_bytes * np.arange(len(pixels)), np.full(len(pixels), frame_bytes), 1, is_deflated=False
-        )
+        return ChunkTable(offset + frame_bytes * np.arange(len(pixels)), np.full(len(pixels), frame_bytes), 1, decoder)
     if pixels.chunks[1:] != pixels.shape[1:]:
         return f"chunks of {pixels.chunks} cut through frames"
     per_chunk = pixels.chunks[0]
@@ -77,26 +75,31 @@ def chunk_table(pixels: h5py.Dataset) -> ChunkTable | str:
     pixels.id.chunk_iter(note)
     if table[:, 2].any():
         return "some chunks are stored unfiltered"
-    return ChunkTable(table[:, 0], table[:, 1], per_chunk, is_deflated=bool(codes))
+    return ChunkTable(table[:, 0], table[:, 1], per_chunk, decoder)
 
 
 class MappedFrames:
-    """Frames that stay compressed in memory and are inflated whenever they are read.
+    """Frames that stay compressed in memory and are decoded whenever they are read.
 
     The file is mapped, so its pages are memory that the processes of one machine share; the first pass over it
-    (`check`) reads them in. Inflating lets other threads run.
+    (`check`) reads them in. Decoding lets other threads run. Where a chunk holds many frames, only the wanted ones are
+    decoded if the decoder can do that (Blosc); otherwise a chunk is decoded once per call for all rows in it.
     """
 
-    def __init__(self, store: EpisodeStore, table: ChunkTable, inflater: Inflater | None = None) -> None:
+    def __init__(self, store: EpisodeStore, table: ChunkTable, decoder: Decoder | None = None) -> None:
         self.shape = store.frame_shape
         self._path = store.path
         self._table = table
-        self._inflater = inflater or fastest_inflater()
+        self._decoder = decoder or table.decoder
+        self._frame_bytes = int(np.prod(self.shape))
         self._checksums = store.frame_checksums() if table.frames_per_chunk == 1 else None
         with store.path.open("rb") as file:
-            self._view = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
-        how = f"inflated by {self._inflater.library}" if table.is_deflated else "not compressed"
-        self.description = f"frames mapped from the file, {how}"
+            self._file = np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), np.uint8)
+        self._view = self._file.data
+        runs = "" if table.frames_per_chunk == 1 else f" in runs of {table.frames_per_chunk}"
+        self.description = f"frames{runs} mapped from the file, decoded by {self._decoder.library}"
+        if self._decoder.note:
+            self.description += f" ({self._decoder.note})"
 
     @property
     def has_checksums(self) -> bool:
@@ -104,12 +107,28 @@ class MappedFrames:
         return self._checksums is not None
 
     def read(self, rows: np.ndarray, out: np.ndarray) -> None:
-        """Write the frames at `rows` to `out`."""
-        frame_bytes = int(np.prod(self.shape))
-        flat = out.reshape(len(rows), frame_bytes)
-        for i, row in enumerate(rows.tolist()):
-            chunk, slot = divmod(row, self._table.frames_per_chunk)
-            flat[i] = np.frombuffer(self._chunk(chunk, row, frame_bytes), np.uint8, frame_bytes, slot * frame_bytes)
+        """Write the frames at `rows` to `out`, which must be contiguous."""
+        if not out.flags.c_contiguous:
+            raise ValueError(f"Frames are read into contiguous memory only, not into strides of {out.strides}.")
+        flat = out.reshape(len(rows), self._frame_bytes)
+        per_chunk = self._table.frames_per_chunk
+        if per_chunk == 1 and isinstance(self._decoder, BatchDecoder):
+            self._decode_together(self._decoder, rows, flat)
+            return
+        if per_chunk == 1 or self._decoder.decodes_parts:
+            for i, row in enumerate(rows.tolist()):
+                chunk, slot = divmod(row, per_chunk)
+                self._decode(chunk, row, slot * self._frame_bytes, flat[i])
+            return
+        run = np.empty(per_chunk * self._frame_bytes, dtype=np.uint8)
+        frames = run.reshape(per_chunk, self._frame_bytes)
+        decoded = -1
+        for i in np.argsort(rows, kind="stable").tolist():
+            chunk, slot = divmod(int(rows[i]), per_chunk)
+            if chunk != decoded:
+                self._decode(chunk, int(rows[i]), 0, run)
+                decoded = chunk
+            flat[i] = frames[slot]
 
     def check(self, rows: np.ndarray) -> None:
         """Refuse frames at `rows` that differ from what was written, for files that have checksums."""
@@ -121,19 +140,24 @@ class MappedFrames:
             if zlib.crc32(self._view[start : start + size]) != expected:
                 raise self._fault(int(row), "the stored frame differs from its checksum")
 
-    def _chunk(self, chunk: int, row: int, frame_bytes: int) -> bytes | memoryview:
-        start = int(self._table.byte_offsets[chunk])
-        stored = self._view[start : start + int(self._table.sizes[chunk])]
-        if not self._table.is_deflated:
-            return stored
-        expected = frame_bytes * self._table.frames_per_chunk
+    def _decode_together(self, decoder: BatchDecoder, rows: np.ndarray, flat: np.ndarray) -> None:
+        offsets, sizes = self._table.byte_offsets[rows], self._table.sizes[rows]
         try:
-            data = self._inflater.inflate(stored, expected)
-        except self._inflater.errors as error:
-            raise self._fault(row, f"the frame cannot be decoded ({error})") from None
-        if len(data) != expected:
-            raise self._fault(row, f"the frame decodes to {len(data)} bytes instead of {expected}")
-        return data
+            # Frames with checksums of their own were compared with them when the file was opened.
+            decoder.decode_many(self._file, offsets, sizes, flat, verify=self._checksums is None)
+        except DamagedError as error:
+            raise self._undecodable(int(rows[error.index]), error) from None
+
+    def _decode(self, chunk: int, row: int, start: int, out: np.ndarray) -> None:
+        offset = int(self._table.byte_offsets[chunk])
+        stored = self._view[offset : offset + int(self._table.sizes[chunk])]
+        try:
+            self._decoder.decode(stored, self._table.frames_per_chunk * self._frame_bytes, start, out)
+        except DamagedError as error:
+            raise self._undecodable(row, error) from None
+
+    def _undecodable(self, row: int, error: DamagedError) -> Exception:
+        return self._fault(row, f"the frame cannot be decoded ({error})")
 
     def _fault(self, row: int, problem: str) -> Exception:
         return fault(self._path, schema.PIXELS, row, problem + ".", "Collect or download the file again.")
@@ -150,24 +174,8 @@ class PlainFrames:
 
     def read(self, rows: np.ndarray, out: np.ndarray) -> None:
         """Write the frames at `rows` to `out`."""
-        pixels = self._store.pixels
-        per_chunk = pixels.chunks[0] if pixels.chunks else 1
-        chunks = rows // per_chunk
         with self._lock:
-            for chunk in np.unique(chunks):
-                here = chunks == chunk
-                wanted = rows[here]
-                # One read per chunk: HDF5 would otherwise decode a chunk of 100 frames for each of them.
-                first = int(wanted.min())
-                out[here] = self._read_run(first, int(wanted.max()) + 1)[wanted - first]
-
-    def _read_run(self, start: int, stop: int) -> np.ndarray:
-        try:
-            frames: np.ndarray = self._store.pixels[start:stop]
-        except OSError as error:
-            problem = f"the frames to row {stop - 1} cannot be decoded ({str(error).splitlines()[0]})."
-            raise fault(self._store.path, schema.PIXELS, start, problem, "Download the file again.") from None
-        return frames
+            out[:] = self._store.frames(rows)
 
 
 class DownsampledFrames:

@@ -74,6 +74,11 @@ def draw_pairs(
     return tuple(_draw_pair(store, episode, seed, goal_offset) for episode in episodes)
 
 
+def start_of_pair(episode: int, num_rows: int, seed: int = PAIR_SEED, goal_offset: int = GOAL_OFFSET) -> int:
+    """The row at which the pair of an episode of `num_rows` rows starts."""
+    return int(np.random.default_rng([seed, episode]).integers(num_rows - goal_offset))
+
+
 def _draw_pair(store: EpisodeStore, episode: int, seed: int, goal_offset: int) -> EvaluationPair:
     rows = store.rows_of(episode)
     num_starts = rows.stop - rows.start - goal_offset
@@ -82,14 +87,14 @@ def _draw_pair(store: EpisodeStore, episode: int, seed: int, goal_offset: int) -
             f"Episode {episode} of {store.path} has {rows.stop - rows.start} rows; a start and a goal {goal_offset} "
             f"steps later need {goal_offset + 1}. Leave it out."
         )
-    start = int(np.random.default_rng([seed, episode]).integers(num_starts))
+    start = start_of_pair(episode, rows.stop - rows.start, seed, goal_offset)
     goal = start + goal_offset
     return EvaluationPair(episode, start, goal, rows.start + start, rows.start + goal)
 
 
 def load_or_draw_pairs(store: EpisodeStore, splits: Splits, seed: int = PAIR_SEED) -> EvaluationPairs:
     """The pairs stored beside `store`; drawn and stored there if there are none."""
-    path = beside(store.path, "pairs")
+    path = beside(store.path, f"pairs-{splits.variant}" if splits.variant else "pairs")
     if path.exists():
         pairs = EvaluationPairs.load(path)
         check_fingerprint(path, pairs.fingerprint, store.fingerprint, store.path)

@@ -13,6 +13,7 @@ steps has n + 1 rows, row 0 being the reset, and its last row has no action (NaN
 | `ep_len`       | (E,)         | int32   | rows of each episode                                               |
 | `ep_offset`    | (E,)         | int64   | first row of each episode                                          |
 | `pixels_crc32` | (N,)         | uint32  | CRC-32 of the frame as compressed: finds damage without decoding   |
+| `family`       | (N,)         | int64   | the demonstration an episode is a copy of, where there are copies  |
 | anything else  | (N, ...)     | numeric | state of the simulator, as its name says                           |
 
 Only `pixels`, `action` and a way to tell episodes apart are required of files from elsewhere.
@@ -34,6 +35,7 @@ EPISODE = "ep_idx"
 EPISODE_SYNONYMS = (EPISODE, "episode_idx")
 LENGTH = "ep_len"
 OFFSET = "ep_offset"
+FAMILY = "family"
 CHECKSUM_SUFFIX = "_crc32"
 
 INDEX_COLUMNS = (STEP, *EPISODE_SYNONYMS, LENGTH, OFFSET)

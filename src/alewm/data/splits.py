@@ -1,15 +1,18 @@
 """Training, validation and test episodes of a file: decided once, written beside it, the same for everyone.
 
 Episodes are split, never windows: neighbouring windows share frames, and a validation loss over them would flatter us.
+Where episodes are copies of a demonstration, whole families of copies are split (`alewm.data.families`).
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
 from alewm.config import from_dict, to_dict
+from alewm.data.families import Families, find_families
 from alewm.data.sidecar import beside, check_fingerprint, read_json, write_json
 from alewm.data.store import EpisodeStore
 from alewm.errors import InputError
@@ -17,8 +20,13 @@ from alewm.errors import InputError
 SPLIT_SEED = 3072
 NUM_VALIDATION = 100
 NUM_TEST = 200
+NUM_VALIDATION_FAMILIES = 10
+NUM_TEST_FAMILIES = 20
 MIN_HELD_OUT_LENGTH = 26
 """Rows a held-out episode needs: a start and a goal 25 steps later."""
+
+SplitBy = Literal["family", "episode"]
+BY_EPISODE = "by-episode"
 
 # Small files give at most a tenth to validation and a fifth to test, so that most of them is left to train on.
 _VALIDATION_SHARE = 10
@@ -35,6 +43,10 @@ class Splits:
     seed: int
     fingerprint: str = ""
     """Of the data file the numbers refer to."""
+    families: str = ""
+    """How many families of copies were split and how they are known; empty where episodes were split."""
+    variant: str = ""
+    """Empty for the usual split of the file; `by-episode` where copies face each other, as in the paper."""
 
     def part(self, name: str) -> tuple[int, ...]:
         """The episodes of `train`, `validation` or `test`."""
@@ -73,27 +85,30 @@ def split_by_episode(lengths: np.ndarray, seed: int = SPLIT_SEED) -> Splits:
     return Splits(_numbers(train), _numbers(validation), _numbers(test), seed)
 
 
-def split_by_family(
-    lengths: np.ndarray, families: np.ndarray, seed: int = SPLIT_SEED, num_families: tuple[int, int] = (10, 20)
-) -> Splits:
+def split_by_family(lengths: np.ndarray, families: np.ndarray, seed: int = SPLIT_SEED) -> Splits:
     """A split in which copies of one demonstration never face each other.
 
-    `families` names the demonstration of each episode. Whole families are held out (`num_families` for validation and
-    test), validation and test episodes are drawn evenly from them, and their other copies stay unused.
+    `families` names the demonstration of each episode. 10 families are held out for validation and 20 for test: more if
+    those have fewer than 100 and 200 episodes, but at most a tenth and a fifth of all. 100 and 200 episodes are drawn
+    evenly from them, and their other copies stay unused.
     """
     if families.shape != lengths.shape:
         raise InputError(f"One family per episode was expected: {len(lengths)}, got {families.shape}.")
     rng = np.random.default_rng(seed)
     eligible = lengths >= MIN_HELD_OUT_LENGTH
     candidates = rng.permutation(np.unique(families[eligible]))
-    if len(candidates) <= sum(num_families):
+    if len(candidates) < 3:
         raise InputError(
-            f"{sum(num_families)} families are to be held out, but only {len(candidates)} have episodes of "
-            f"{MIN_HELD_OUT_LENGTH} rows or more; nothing would be left to train on. Split by episode instead."
+            f"Only {len(candidates)} families of copies have episodes of {MIN_HELD_OUT_LENGTH} rows or more; at least "
+            f"3 are needed, one each to train, validate and test. Split by episode instead (--split episode)."
         )
-    held_out = candidates[: num_families[0]], candidates[num_families[0] : sum(num_families)]
+    sizes = np.array([(eligible & (families == family)).sum() for family in candidates])
+    most_validation, most_test = (max(1, len(sizes) // share) for share in (_VALIDATION_SHARE, _TEST_SHARE))
+    num_validation = min(most_validation, _num_families(sizes, NUM_VALIDATION_FAMILIES, NUM_VALIDATION))
+    num_test = min(most_test, _num_families(sizes[num_validation:], NUM_TEST_FAMILIES, NUM_TEST))
+    held_out = candidates[:num_validation], candidates[num_validation : num_validation + num_test]
     parts = []
-    for chosen, count in zip(held_out, held_out_counts(int(eligible.sum())), strict=True):
+    for chosen, count in zip(held_out, (NUM_VALIDATION, NUM_TEST), strict=True):
         members = [rng.permutation(np.flatnonzero(eligible & (families == family))) for family in chosen]
         # Turn by turn, so that no family gets a second episode before each has its first.
         turns = [int(m[i]) for i in range(max(map(len, members))) for m in members if i < len(m)]
@@ -102,26 +117,58 @@ def split_by_family(
     return Splits(_numbers(train), _numbers(parts[0]), _numbers(parts[1]), seed)
 
 
-def load_or_make_splits(store: EpisodeStore, families: np.ndarray | None = None, seed: int = SPLIT_SEED) -> Splits:
-    """The splits stored beside `store`; made and stored there if there are none."""
-    path = beside(store.path, "splits")
-    if path.exists():
-        splits = Splits.load(path)
-        check_fingerprint(path, splits.fingerprint, store.fingerprint, store.path)
-        if splits.seed != seed:
-            raise InputError(f"{path} was made with split seed {splits.seed}, asked {seed}. Delete it to split anew.")
-        return splits
-    splits = (
-        split_by_episode(store.lengths, seed) if families is None else split_by_family(store.lengths, families, seed)
-    )
-    splits = replace(splits, fingerprint=store.fingerprint)
-    splits.save(path)
+def _num_families(sizes: np.ndarray, fewest: int, num_episodes: int) -> int:
+    """How many families of these `sizes`, in this order, are at least `fewest` and have `num_episodes` episodes."""
+    return max(fewest, int(np.searchsorted(np.cumsum(sizes), num_episodes)) + 1)
+
+
+def load_or_make_splits(store: EpisodeStore, by: SplitBy = "family", seed: int = SPLIT_SEED) -> Splits:
+    """The splits stored beside `store`; made and stored there if there are none.
+
+    `by` family keeps copies together, and is the same as by episode for a file without copies. By episode, a file with
+    copies has a second set of splits.
+    """
+    path, variant = beside(store.path, "splits"), ""
+    # What the usual split says of copies is believed, because looking for them reads a whole column.
+    usual = _load(path, store, seed) if path.exists() else None
+    families = find_families(store) if usual is None else None
+    if by == "episode" and (families is not None or (usual is not None and usual.families)):
+        path, variant, families = beside(store.path, f"splits-{BY_EPISODE}"), BY_EPISODE, None
+        usual = _load(path, store, seed) if path.exists() else None
+    splits = usual or replace(_split(store, families, seed), fingerprint=store.fingerprint, variant=variant)
+    if usual is None:
+        splits.save(path)
+    _note(store, splits)
+    return splits
+
+
+def _load(path: Path, store: EpisodeStore, seed: int) -> Splits:
+    splits = Splits.load(path)
+    check_fingerprint(path, splits.fingerprint, store.fingerprint, store.path)
+    if splits.seed != seed:
+        raise InputError(f"{path} was made with split seed {splits.seed}, asked {seed}. Delete it to split anew.")
+    return splits
+
+
+def _split(store: EpisodeStore, families: Families | None, seed: int) -> Splits:
+    if families is None:
+        return split_by_episode(store.lengths, seed)
+    splits = split_by_family(store.lengths, families.of_episode, seed)
+    return replace(splits, families=f"{families.count} families of copies, {families.origin}")
+
+
+def _note(store: EpisodeStore, splits: Splits) -> None:
+    if splits.families:
+        num_unused = store.num_episodes - sum(len(splits.part(name)) for name in ("train", "validation", "test"))
+        store.notes.append(
+            f"{store.path} has {splits.families}. Whole families are held out; {num_unused} more copies of what is "
+            f"held out stay unused."
+        )
     if len(splits.validation) < NUM_VALIDATION or len(splits.test) < NUM_TEST:
         store.notes.append(
             f"{store.path} has {store.num_episodes} episodes: {len(splits.validation)} are held out for validation and "
             f"{len(splits.test)} for test, instead of {NUM_VALIDATION} and {NUM_TEST}."
         )
-    return splits
 
 
 def _numbers(episodes: Sequence[int] | np.ndarray) -> tuple[int, ...]:

@@ -125,18 +125,24 @@ class EpisodeStore:
     def frames(self, rows: np.ndarray) -> np.ndarray:
         """The frames at `rows`, uint8 `[n, Y, X, 3]`."""
         frames = np.empty((len(rows), *self.frame_shape), dtype=np.uint8)
-        for frame, row in zip(frames, rows, strict=True):
-            frame[:] = self._decode(int(row))
+        chunks = rows // (self.pixels.chunks[0] if self.pixels.chunks else 1)
+        for chunk in np.unique(chunks):
+            here = chunks == chunk
+            # One read per chunk: HDF5 would otherwise decode a chunk of 100 frames for each of them.
+            first = int(rows[here].min())
+            frames[here] = self._decode(first, int(rows[here].max()) + 1)[rows[here] - first]
         return frames
 
     def episode(self, episode: int) -> dict[str, np.ndarray]:
         """All recorded columns of one episode."""
         rows = self.rows_of(episode)
-        columns = {
-            name: self._datasets[name][rows] for name in self.column_names if name not in (schema.PIXELS, schema.ACTION)
-        }
-        pixels = self.frames(np.arange(rows.start, rows.stop))
-        return {schema.PIXELS: pixels, schema.ACTION: self.actions[rows], **columns}
+        return {schema.PIXELS: self.frames(np.arange(rows.start, rows.stop)), **self.episode_columns(episode)}
+
+    def episode_columns(self, episode: int) -> dict[str, np.ndarray]:
+        """All recorded columns of one episode but its frames."""
+        rows = self.rows_of(episode)
+        others = [name for name in self.column_names if name not in (schema.PIXELS, schema.ACTION)]
+        return {schema.ACTION: self.actions[rows], **{name: self._datasets[name][rows] for name in others}}
 
     def frame_checksums(self) -> np.ndarray | None:
         """CRC-32 of every compressed frame, for files that have them."""
@@ -198,8 +204,7 @@ class EpisodeStore:
         check_codec(self.path, schema.PIXELS, self.pixels)
         if self.pixels.chunks is not None:
             self._check_chunks(self.pixels.chunks)
-        for row in self._sampled_rows():
-            self._decode(int(row))
+        self.frames(self._sampled_rows())
 
     def _check_chunks(self, chunks: tuple[int, ...]) -> None:
         expected = int(np.prod([-(-n // c) for n, c in zip(self.pixels.shape, chunks, strict=True)]))
@@ -216,10 +221,10 @@ class EpisodeStore:
     def _sampled_rows(self) -> np.ndarray:
         return np.unique(np.linspace(0, self.num_rows - 1, _NUM_SAMPLED_FRAMES).astype(np.int64))
 
-    def _decode(self, row: int) -> np.ndarray:
+    def _decode(self, start: int, stop: int) -> np.ndarray:
         try:
-            frame: np.ndarray = self.pixels[row]
+            frames: np.ndarray = self.pixels[start:stop]
         except OSError as error:
             problem = f"the frame cannot be decoded ({str(error).splitlines()[0]})."
-            raise fault(self.path, schema.PIXELS, row, problem, "Collect or download the file again.") from None
-        return frame
+            raise fault(self.path, schema.PIXELS, start, problem, "Collect or download the file again.") from None
+        return frames

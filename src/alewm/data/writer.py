@@ -11,7 +11,7 @@ import h5py
 import numpy as np
 
 from alewm.data import schema
-from alewm.data.codec import DEFAULT_LEVEL
+from alewm.data.codec import Compression
 from alewm.data.episodes import EncodedEpisode, crc32_of, encode_episode, from_bytes, to_bytes
 from alewm.data.journal import Journal
 from alewm.errors import InputError
@@ -38,21 +38,24 @@ class StoreWriter:
     """
 
     def __init__(
-        self, path: str | Path, *, attributes: Mapping[str, Any] | None = None, level: int = DEFAULT_LEVEL
+        self,
+        path: str | Path,
+        *,
+        attributes: Mapping[str, Any] | None = None,
+        compression: Compression = Compression(),  # noqa: B008 (frozen)
     ) -> None:
-        if not 1 <= level <= 9:
-            raise InputError(f"The compression level is 1 (fast) to 9 (small), got {level}.")
+        compression.check_installed()
         self.path = Path(path)
         if self.path.exists():
             raise InputError(f"{self.path} exists already; delete it or write to another path.")
         if not self.path.parent.is_dir():
             raise InputError(f"The folder {self.path.parent} does not exist; create it first.")
-        self.level = level
+        self.compression = compression
         self.attributes = dict(attributes or {})
         self._partial = self.path.with_name(self.path.name + ".partial")
         self._journal = Journal(
             journal_path(self.path),
-            {"file_version": schema.FILE_VERSION, "attributes": self.attributes, "level": level},
+            {"file_version": schema.FILE_VERSION, "attributes": self.attributes, **compression.identity()},
         )
         self._lengths: list[int] = []
         self._num_rows = 0
@@ -69,7 +72,7 @@ class StoreWriter:
 
     def append(self, episode: Mapping[str, np.ndarray]) -> None:
         """Add one episode given as arrays `[rows, ...]`."""
-        self.append_encoded(encode_episode(episode, self.level))
+        self.append_encoded(encode_episode(episode, self.compression))
 
     def append_encoded(self, episode: EncodedEpisode) -> None:
         """Add one episode that was compressed elsewhere, in another process for instance."""
@@ -148,9 +151,8 @@ class StoreWriter:
             maxshape=(None, *shape),
             chunks=(1, *shape),
             dtype=np.uint8,
-            compression="gzip",
-            compression_opts=self.level,
             track_times=False,
+            **self.compression.dataset_options(),
         )
 
     def _write_column(self, name: str, values: np.ndarray) -> None:

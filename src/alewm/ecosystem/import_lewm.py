@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 from alewm.config import to_dict
+from alewm.data.collect import collect_command
 from alewm.data.normalize import ActionStatistics
 from alewm.data.splits import Splits, load_or_make_splits
 from alewm.data.store import EpisodeStore
@@ -107,12 +108,14 @@ def _read_data(path: Path) -> _Data:
     with EpisodeStore.open(path) as store:
         splits = load_or_make_splits(store)
         actions = np.concatenate([store.actions[store.rows_of(episode)] for episode in splits.train])
-        identity = {
+        identity: dict[str, Any] = {
             "path": str(store.path.resolve()),
             "fingerprint": store.fingerprint,
             "episodes": store.num_episodes,
             "frames": store.num_rows,
         }
+        if command := collect_command(store.attributes, store.path.name):
+            identity["made_with"] = command
         return _Data(store.attributes.get("task"), ActionStatistics.fit(actions), splits, identity)
 
 

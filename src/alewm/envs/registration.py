@@ -6,7 +6,7 @@ task is used, not when its name is listed: their packages are optional.
 """
 
 import importlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol, cast, runtime_checkable
@@ -17,6 +17,7 @@ import torch
 
 from alewm.envs.contract import GoalEnv, VectorGoalEnv
 from alewm.envs.resampling import checked_image_size
+from alewm.envs.statistics import TaskStatistics
 from alewm.errors import InputError, unknown_name
 
 
@@ -30,9 +31,15 @@ class CollectEpisodes(Protocol):
         episode_indices: Iterable[int],
         *,
         image_size: int = ...,
+        max_steps: int = ...,
+        draws: bool = ...,
         device: torch.device | str = ...,
     ) -> Iterator[dict[str, np.ndarray]]:
-        """One dictionary of columns per episode, in the order asked for."""
+        """One dictionary of columns per episode, in the order asked for.
+
+        `max_steps` cuts episodes early, without changing what comes before the cut. Where it does not `draw`, there is
+        no column `pixels`, and the others are the same.
+        """
         ...
 
 
@@ -48,16 +55,20 @@ class Task:
     """`module:class` of the Gymnasium environment; its docstring is the task's page."""
     vector_env_home: str
     """`module:class` of the batched form."""
-    collect_home: str
-    """`module:function` from (seed, episode indices) to finished episodes, one dictionary of columns each."""
+    behaviours: Mapping[str, str]
+    """What its data can be collected with, the default first: names to `module:function` of a `CollectEpisodes`."""
     action_dim: int
     """Numbers per action."""
     image_size: int
     """Pixels per side of the images it draws natively."""
     max_episode_steps: int
     """Environment steps after which a collected episode is cut."""
+    statistics_home: str | None = None
+    """`module:class` of the `TaskStatistics` that says what its data are like."""
     extra: str | None = None
     """The extra of this package that installs its simulator, if it needs one."""
+    drawing_is_slow: bool = False
+    """Whether a frame takes tens of milliseconds or more where no graphics card draws it."""
 
     @property
     def env_class(self) -> type[GoalEnv]:
@@ -70,19 +81,36 @@ class Task:
         return cast("type[VectorGoalEnv]", self._load(self.vector_env_home))
 
     @property
+    def default_behaviour(self) -> str:
+        """The name of the behaviour that collects unless another is asked for."""
+        return next(iter(self.behaviours))
+
+    @property
     def collect_episodes(self) -> CollectEpisodes:
-        """(seed, episode indices) to finished episodes, one dictionary of columns each."""
-        return cast("CollectEpisodes", self._load(self.collect_home))
+        """(seed, episode indices) to finished episodes of the default behaviour."""
+        return self.collect_with(self.default_behaviour)
+
+    def collect_with(self, behaviour: str) -> CollectEpisodes:
+        """(seed, episode indices) to finished episodes of `behaviour`; an unknown name is refused."""
+        if behaviour not in self.behaviours:
+            raise unknown_name(f"behaviour of {self.name}", behaviour, self.behaviours)
+        return cast("CollectEpisodes", self._load(self.behaviours[behaviour]))
+
+    def make_statistics(self) -> TaskStatistics | None:
+        """A new collector of the task's own figures, if it has one."""
+        return None if self.statistics_home is None else cast("TaskStatistics", self._load(self.statistics_home)())
 
     @property
     def state_columns(self) -> tuple[str, ...]:
         """The columns of a data file from which a start and a goal are loaded."""
         return tuple(self.vector_env_class.state_shapes)
 
-    def episode_source(self, image_size: int | None = None) -> Callable[..., Iterator[dict[str, np.ndarray]]]:
-        """(seed, episode indices) to finished episodes with frames of `image_size` (by default the native one)."""
+    def episode_source(
+        self, image_size: int | None = None, behaviour: str | None = None
+    ) -> Callable[..., Iterator[dict[str, np.ndarray]]]:
+        """(seed, episode indices) to finished episodes, by default of the native size and the default behaviour."""
         size = checked_image_size(self.image_size if image_size is None else image_size, self.image_size)
-        return partial(self.collect_episodes, image_size=size)
+        return partial(self.collect_with(behaviour or self.default_behaviour), image_size=size)
 
     def make_vector_env(
         self, num_envs: int, device: torch.device | str = "cpu", image_size: int | None = None
@@ -96,8 +124,8 @@ class Task:
         try:
             return getattr(importlib.import_module(module), name)
         except ModuleNotFoundError as error:
-            missing = error.name or ""
-            if self.extra is None or missing.partition(".")[0] == "alewm":
+            missing = (error.name or "").partition(".")[0]
+            if self.extra is None or missing == "alewm":
                 raise
             raise InputError(
                 f"The task {self.name!r} needs the package {missing!r}, which is not installed. "
@@ -113,10 +141,56 @@ _TASKS = {
             env_id="alewm/TwoRoom-v1",
             env_home="alewm.envs.two_room.env:TwoRoomEnv",
             vector_env_home="alewm.envs.two_room.env:TwoRoomVectorEnv",
-            collect_home="alewm.envs.two_room.behaviour:collect_episodes",
+            behaviours={"noisy-heuristic": "alewm.envs.two_room.behaviour:collect_episodes"},
+            statistics_home="alewm.envs.two_room.statistics:TwoRoomStatistics",
             action_dim=2,
             image_size=224,
             max_episode_steps=100,
+        ),
+        Task(
+            name="cube",
+            env_id="alewm/Cube-v1",
+            env_home="alewm.envs.cube.env:CubeEnv",
+            vector_env_home="alewm.envs.cube.env:CubeVectorEnv",
+            behaviours={
+                "one-goal": "alewm.envs.cube.behaviour:collect_one_goal",
+                "new-goals": "alewm.envs.cube.behaviour:collect_new_goals",
+            },
+            statistics_home="alewm.envs.cube.statistics:CubeStatistics",
+            action_dim=5,
+            image_size=224,
+            max_episode_steps=200,
+            extra="mujoco",
+            drawing_is_slow=True,
+        ),
+        Task(
+            name="push-t",
+            env_id="alewm/PushT-v1",
+            env_home="alewm.envs.push_t.env:PushTEnv",
+            vector_env_home="alewm.envs.push_t.env:PushTVectorEnv",
+            behaviours={
+                "expert": "alewm.envs.push_t.behaviour:collect_episodes",
+                "expert-101": "alewm.envs.push_t.behaviour:collect_episodes_of_101_replays",
+                "weak": "alewm.envs.push_t.weak:collect_episodes",
+            },
+            statistics_home="alewm.envs.push_t.statistics:PushTStatistics",
+            action_dim=2,
+            image_size=224,
+            max_episode_steps=200,
+            extra="push-t",
+        ),
+        Task(
+            name="reacher",
+            env_id="alewm/Reacher-v1",
+            env_home="alewm.envs.reacher.env:ReacherEnv",
+            vector_env_home="alewm.envs.reacher.env:ReacherVectorEnv",
+            behaviours={"uniform-random": "alewm.envs.reacher.behaviour:collect_episodes"},
+            statistics_home="alewm.envs.reacher.statistics:ReacherStatistics",
+            action_dim=2,
+            image_size=224,
+            max_episode_steps=200,
+            extra="mujoco",
+            drawing_is_slow=True,
         ),
     )
 }

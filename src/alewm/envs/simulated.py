@@ -46,8 +46,8 @@ class Simulator(ABC):
         """What a data file records of the present state, besides pixels and actions."""
 
     @abstractmethod
-    def advance(self, action: np.ndarray, goal: Mapping[str, np.ndarray]) -> None:
-        """One environment step; an engine that stops inside a step on success looks at `goal`."""
+    def advance(self, action: np.ndarray, goal: Mapping[str, np.ndarray] | None) -> None:
+        """One environment step; an engine that stops inside a step on success looks at `goal`, if one was set."""
 
     @abstractmethod
     def draw(self) -> UInt8[np.ndarray, "native native 3"]:
@@ -71,6 +71,7 @@ class SimulatedVectorEnv(VectorGoalEnv):
         self._worlds = [self.simulator_class() for _ in range(num_envs)]
         self._scene = self.simulator_class()  # where goals are drawn, so that drawing one disturbs no episode
         self._goals = [world.state() for world in self._worlds]
+        self._has_goals = False  # what nobody has set ends no step early
 
     def state(self) -> dict[str, Tensor]:
         """The states of all worlds, column by column."""
@@ -107,11 +108,12 @@ class SimulatedVectorEnv(VectorGoalEnv):
 
     def _set_goal(self, rows: dict[str, Tensor]) -> None:
         self._goals = self._unstacked(rows)
+        self._has_goals = True
 
     def _advance(self, actions: Float[Tensor, "B action"]) -> None:
         taken = actions.cpu().double().numpy()
         for world, action, goal in zip(self._worlds, taken, self._goals, strict=True):
-            world.advance(action, goal)
+            world.advance(action, goal if self._has_goals else None)
 
     def _check_values(self, rows: dict[str, Tensor], role: str) -> None:
         """Any finite number is accepted; subclasses refuse what their engine cannot hold."""

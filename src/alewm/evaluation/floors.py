@@ -4,8 +4,24 @@ from collections.abc import Sequence
 
 import torch
 
+from alewm.evaluation.closed_loop import GoalEnvs
 from alewm.planning.noise import stream
 from alewm.shapes import Bool, Float, Tensor, UInt8
+
+
+class Unseen:
+    """A batch of goal environments whose frames nobody looks at: they are not drawn, and each is one black pixel."""
+
+    def __init__(self, envs: GoalEnvs) -> None:
+        self.reset_to, self.step = envs.reset_to, envs.step
+        self.success, self.distance = envs.success, envs.distance
+
+    def render(self) -> UInt8[Tensor, "B 1 1 3"]:
+        """A pixel per episode."""
+        done = self.success()
+        return torch.zeros(len(done), 1, 1, 3, dtype=torch.uint8, device=done.device)
+
+    render_goal = render
 
 
 class UniformRandom:
@@ -42,3 +58,19 @@ class DoNothing:
     ) -> Float[Tensor, "B steps action"]:
         """Zeros for the whole budget."""
         return torch.zeros(len(frames), self.budget, self.action_dim)
+
+
+class Replay:
+    """Recorded actions, one sequence per pair, whatever happens."""
+
+    def __init__(self, actions: Float[Tensor, "B steps action"]) -> None:
+        self.actions = actions
+
+    def begin(self, first: UInt8[Tensor, "B Y X 3"], goal: UInt8[Tensor, "B Y X 3"], episodes: Sequence[int]) -> None:
+        """Nothing to prepare."""
+
+    def next_actions(
+        self, frames: UInt8[Tensor, "B Y X 3"], active: Bool[Tensor, "B"]
+    ) -> Float[Tensor, "B steps action"]:
+        """All of them."""
+        return self.actions

@@ -8,7 +8,7 @@ from alewm.config import to_dict
 from alewm.errors import InputError
 from alewm.evaluation.capacity_use import capacity_use
 from alewm.evaluation.closed_loop import ClosedLoop, GoalEnvs, GoalPairs, run_closed_loop
-from alewm.evaluation.floors import DoNothing, UniformRandom
+from alewm.evaluation.floors import DoNothing, UniformRandom, Unseen
 from alewm.evaluation.records import EpisodeRecord, summarise
 from alewm.planning.mpc import RecedingHorizon
 from alewm.planning.planner import Planner
@@ -51,8 +51,8 @@ def evaluate(
     outcome = run_closed_loop(envs, pairs, policy, budget=budget)
     planned = time.perf_counter()
     action_dim, seed = len(planner.action_mean), planner.config.seed
-    uniform = run_closed_loop(envs, pairs, UniformRandom(action_dim, budget, seed), budget=budget)
-    nothing = run_closed_loop(envs, pairs, DoNothing(action_dim, budget), budget=budget)
+    uniform = run_closed_loop(Unseen(envs), pairs, UniformRandom(action_dim, budget, seed), budget=budget)
+    nothing = run_closed_loop(Unseen(envs), pairs, DoNothing(action_dim, budget), budget=budget)
     records = tuple(
         EpisodeRecord(
             episode=pairs.episodes[b],

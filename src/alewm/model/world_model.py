@@ -120,6 +120,11 @@ class WorldModel(nn.Module):
         """The capacities this model may use."""
         return self.config.support
 
+    @property
+    def context_length(self) -> int:
+        """Most positions the predictor sees at once."""
+        return self.config.predictor.context_length
+
     def encode(self, pixels: Tensor) -> Encoding:
         """Features and latents of every frame; `pixels` as `PixelNormaliser` takes them."""
         tokens = self.tokens(pixels)

@@ -50,8 +50,8 @@ class PlanningConfig:
     seed: int = 42
     """First part of every episode's stream of noise."""
 
-    context: int = CONTEXT
-    """Positions the predictor reads."""
+    context: int | None = None
+    """Positions the predictor reads; if not given, as many as the model says (three where it says nothing)."""
 
     episodes_per_batch: int = 256
     """Most episodes searched at once; bounds memory and changes no episode's noise."""
@@ -61,7 +61,7 @@ class PlanningConfig:
 
     def __post_init__(self) -> None:
         for name in ("horizon", "executed_blocks", "frame_skip", "context", "episodes_per_batch"):
-            if getattr(self, name) < 1:
+            if getattr(self, name) is not None and getattr(self, name) < 1:
                 raise InputError(f"{name} must be at least 1, got {getattr(self, name)}.")
         if self.executed_blocks > self.horizon:
             raise InputError(
@@ -104,6 +104,8 @@ class Planner:
         self.model, self.support, self.inner_loop = model, model.support, inner_loop
         self.config = config or PlanningConfig()
         self.rule = parse_capacity_rule(self.config.capacity, self.support)
+        asked = self.config.context
+        self.context: int = asked if asked is not None else getattr(model, "context_length", CONTEXT)
         self.device = torch.device(device) if device is not None else _device_of(model)
         self.action_mean = torch.as_tensor(action_mean, dtype=torch.float32, device=self.device)
         self.action_std = torch.as_tensor(action_std, dtype=torch.float32, device=self.device)
@@ -199,7 +201,7 @@ class Planner:
                 capacity=capacity,
                 goal_cost=self.config.goal_cost,
                 cem=cem,
-                context=self.config.context,
+                context=self.context,
             )
             found_cost = found.cost.to(costs.dtype)
             wins = costs[here].isnan() | (found_cost < costs[here])

@@ -39,7 +39,7 @@ class RunFolder:
                     f"Give another folder, or the settings of the run that is there."
                 )
             return True
-        if self.path.exists() and any(self.path.iterdir()):
+        if self.path.exists() and any(not path.name.startswith(".") for path in self.path.iterdir()):
             raise InputError(
                 f"{self.path} is not empty and holds no config.json: it is not a run folder. Give another."
             )

@@ -38,15 +38,17 @@ class TrainingConfig:
     diagnose_every: int = 500
     """Updates between effective rank and masked variance."""
     validate_every: int = 1000
-    """Updates between passes over the validation windows; also done at the end."""
+    """Updates between looks at validation windows; also done at the end."""
+    validation_batches: int = 50
+    """Batches of validation windows per look, the same ones each time."""
     checkpoint_every: int = 1000
     """Updates between checkpoints; also written at the end."""
     keep_checkpoints: int = 2
     """How many of the latest checkpoints stay."""
 
     def __post_init__(self) -> None:
-        counts = ("batch_size", "log_every", "diagnose_every", "validate_every", "checkpoint_every", "keep_checkpoints")
-        for name in counts:
+        counts = ("batch_size", "log_every", "diagnose_every", "validate_every", "validation_batches")
+        for name in (*counts, "checkpoint_every", "keep_checkpoints"):
             if getattr(self, name) < 1:
                 raise InputError(f"{name} must be at least 1, got {getattr(self, name)}.")
         if self.num_steps is not None and self.num_steps < 1:

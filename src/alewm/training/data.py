@@ -1,6 +1,8 @@
 """The data of a training run: a file found sound, its splits, and the loaders that cut windows from it."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +11,9 @@ import torch
 
 from alewm.config import to_dict
 from alewm.data.collect import collect_command
-from alewm.data.loader import LoaderConfig, WindowLoader
+from alewm.data.loader import LoaderConfig, WindowLoader, Windows
 from alewm.data.normalize import ActionStatistics
-from alewm.data.splits import Splits, load_or_make_splits
+from alewm.data.splits import SplitBy, Splits, load_or_make_splits
 from alewm.data.store import EpisodeStore
 from alewm.data.verify import verify_frames
 from alewm.data.windows import WindowIndex, WindowShape
@@ -35,7 +37,7 @@ class TrainingData:
     """Of the actions of training episodes."""
 
     @classmethod
-    def open(cls, path: Path, config: RunConfig) -> "TrainingData":
+    def open(cls, path: Path, config: RunConfig, split_by: SplitBy = "family") -> "TrainingData":
         """The data in `path`, checked whole and against `config`; splits are made and stored beside it if need be."""
         store = EpisodeStore.open(path)
         _check_fits(store, config)
@@ -47,7 +49,7 @@ class TrainingData:
                     num_threads=num_available_cores(),
                     on_progress=lambda done, _: progress.advance(done - progress.done),
                 )
-        splits = load_or_make_splits(store)
+        splits = load_or_make_splits(store, split_by)
         actions = np.concatenate([store.actions[store.rows_of(episode)] for episode in splits.train])
         return cls(store, splits, ActionStatistics.fit(actions))
 
@@ -57,6 +59,7 @@ class TrainingData:
             "fingerprint": self.store.fingerprint,
             "episodes": self.store.num_episodes,
             "frames": self.store.num_rows,
+            **({"split": self.splits.variant} if self.splits.variant else {}),
         }
 
     def extras(self, config: RunConfig) -> dict[str, Any]:
@@ -77,14 +80,18 @@ class TrainingData:
         """This rank's training windows, shuffled."""
         return self._loader("train", config, config.training.batch_size, device, num_threads, shuffle=True)
 
-    def validation_windows(self, config: RunConfig, device: torch.device, num_threads: int = 0) -> WindowLoader | None:
-        """This rank's windows of the validation episodes, in the order of the file; None where there are too few."""
+    def validation_windows(self, config: RunConfig, device: torch.device, num_threads: int = 0) -> "SameBatches | None":
+        """This rank's share of some windows of the validation episodes; None where there are too few.
+
+        They are drawn at random: a batch of neighbouring windows is no sample of the latent's distribution.
+        """
         lengths, offsets = (values[list(self.splits.validation)] for values in (self.store.lengths, self.store.offsets))
         available = len(WindowIndex(offsets, lengths, WindowShape()))
         batch_size = min(config.training.batch_size, available // num_ranks() * num_ranks())
         if batch_size == 0:
             return None
-        return self._loader("validation", config, batch_size, device, num_threads, shuffle=False)
+        loader = self._loader("validation", config, batch_size, device, num_threads, shuffle=True)
+        return SameBatches(loader, config.training.validation_batches)
 
     def _loader(
         self, part: str, config: RunConfig, batch_size: int, device: torch.device, num_threads: int, *, shuffle: bool
@@ -104,6 +111,18 @@ class TrainingData:
             num_ranks=num_ranks(),
             pin_memory=device.type == "cuda",
         )
+
+
+class SameBatches:
+    """The first batches of a loader, the same ones at every iteration."""
+
+    def __init__(self, loader: WindowLoader, most: int) -> None:
+        self._loader, self._most, self._beginning = loader, most, loader.state_dict()
+
+    def __iter__(self) -> Iterator[Windows]:
+        """At most so many batches, from the loader's beginning."""
+        self._loader.load_state_dict(self._beginning)
+        return islice(iter(self._loader), self._most)
 
 
 def _check_fits(store: EpisodeStore, config: RunConfig) -> None:

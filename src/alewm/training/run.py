@@ -3,16 +3,19 @@
 import sys
 import time
 from collections.abc import Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from alewm.config import to_dict
+from alewm.data.splits import SplitBy
 from alewm.distributed import num_ranks
 from alewm.errors import InputError
 from alewm.progress import Progress
 from alewm.runs.folder import RunFolder
+from alewm.runs.lock import only_writer
 from alewm.training.checkpoint import checkpoints_in
 from alewm.training.config import RunConfig
 from alewm.training.data import TrainingData
@@ -30,6 +33,7 @@ def train_run(
     *,
     device: torch.device,
     preset: str | None = None,
+    split_by: SplitBy = "family",
     num_threads: int = 0,
     is_silent: bool = False,
 ) -> RunFolder:
@@ -41,7 +45,7 @@ def train_run(
     try:
         share_of_batch(config.training.batch_size)
         with first_rank_first():
-            data = TrainingData.open(data_path, config)
+            data = TrainingData.open(data_path, config, split_by)
             folder = RunFolder(out)
             described = {**to_dict(config), "data": data.identity()}
             folder.check(described)
@@ -57,16 +61,19 @@ def train_run(
             validation=data.validation_windows(config, device, num_threads) or (),
             extras=data.extras(config),
         )
-        if is_first:
-            made_from = {"preset": preset, "data": data.extras(config)["data"], "device": str(device)}
-            folder.open(described, **made_from, processes=num_ranks())
-            data.splits.save(out / SPLITS)
-        with first_rank_first():
-            pass
-        began = time.perf_counter()
-        result = _run(trainer, out, shows_progress=is_first and not is_silent)
-        if is_first:
-            _record(folder, result, time.perf_counter() - began)
+        if is_first and not is_silent:
+            print(f"updates on {device}: {trainer.acceleration}", file=sys.stderr)
+        with only_writer(out) if is_first else nullcontext():
+            if is_first:
+                made_from = {"preset": preset, "data": data.extras(config)["data"], "device": str(device)}
+                folder.open(described, **made_from, processes=num_ranks(), updates=str(trainer.acceleration))
+                data.splits.save(out / SPLITS)
+            with first_rank_first():
+                pass
+            began = time.perf_counter()
+            result = _run(trainer, out, shows_progress=is_first and not is_silent)
+            if is_first:
+                _record(folder, result, time.perf_counter() - began)
         return folder
     finally:
         leave_ranks()

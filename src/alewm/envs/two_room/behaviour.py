@@ -11,6 +11,7 @@ from itertools import islice
 import numpy as np
 import torch
 
+from alewm.envs.recording import episode_stream
 from alewm.envs.two_room import physics
 from alewm.envs.two_room.render import TwoRoomRenderer
 from alewm.errors import InputError
@@ -25,13 +26,6 @@ ACTION_NOISE_STD = 2.0
 _DOOR_REACHED = 10.5  # 1.5 dot radii
 _MIN_PATH_STEPS = 25  # of full speed, through the door
 _EPISODES_AT_ONCE = 256
-
-
-def episode_stream(seed: int, episode_index: int) -> np.random.Generator:
-    """The random stream of one episode."""
-    if seed < 0 or episode_index < 0:
-        raise InputError(f"Seeds and episode indices are not negative, got {seed} and {episode_index}.")
-    return np.random.Generator(np.random.Philox(np.random.SeedSequence(seed, spawn_key=(episode_index,))))
 
 
 def sample_start_and_target(generator: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
@@ -100,10 +94,11 @@ def collect_episodes(
     *,
     image_size: int = physics.IMAGE_SIZE,
     max_steps: int = MAX_STEPS,
+    draws: bool = True,
     device: torch.device | str = "cpu",
     episodes_at_once: int = _EPISODES_AT_ONCE,
 ) -> Iterator[dict[str, np.ndarray]]:
-    """The episodes of `simulate_episodes` with their frames, `pixels` uint8 [T, Y, X, 3].
+    """The episodes of `simulate_episodes`, if it `draws` with their frames, `pixels` uint8 [T, Y, X, 3].
 
     Frames are drawn one episode at a time, when it is asked for.
     """
@@ -111,7 +106,8 @@ def collect_episodes(
     for episode in simulate_episodes(
         seed, episode_indices, max_steps=max_steps, device=device, episodes_at_once=episodes_at_once
     ):
-        yield {"pixels": renderer(torch.from_numpy(episode["proprio"])).cpu().numpy(), **episode}
+        frames = {"pixels": renderer(torch.from_numpy(episode["proprio"])).cpu().numpy()} if draws else {}
+        yield {**frames, **episode}
 
 
 def _simulate_batch(

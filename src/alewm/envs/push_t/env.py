@@ -1,0 +1,119 @@
+"""Push-T as a vector environment and as a Gymnasium environment."""
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+import numpy as np
+import torch
+
+from alewm.envs.contract import GoalEnv, Row
+from alewm.envs.push_t import geometry, physics
+from alewm.envs.push_t.simulator import PushTSimulator
+from alewm.envs.push_t.start import sample_state
+from alewm.envs.simulated import SimulatedVectorEnv, Simulator
+from alewm.errors import InputError
+from alewm.shapes import Tensor
+
+_FARTHEST = 10_000.0
+
+
+class PushTVectorEnv(SimulatedVectorEnv):
+    """A batch of Push-T episodes; the environment itself is described at `PushTEnv`."""
+
+    action_dim: ClassVar[int] = 2
+    clamps_actions: ClassVar[bool] = False
+    state_shapes: ClassVar[Mapping[str, tuple[int, ...]]] = {"state": (physics.STATE_DIM,)}
+    success_distance: ClassVar[float] = 1.0
+    restores_exactly: ClassVar[bool] = False
+    simulator_class: ClassVar[type[Simulator]] = PushTSimulator
+    native_size: ClassVar[int] = geometry.IMAGE_SIZE
+
+    def _check_values(self, rows: dict[str, Tensor], role: str) -> None:
+        places = rows["state"][:, :4]
+        is_lost = (places.abs() > _FARTHEST).any(-1)
+        if bool(is_lost.any()):
+            found = places[is_lost][0].tolist()
+            raise InputError(
+                f"Column 'state' of the {role} must place pusher and block within {_FARTHEST:g} pixels of the origin "
+                f"(the arena is {geometry.ARENA_SIZE} wide), got {found}."
+            )
+
+
+class PushTEnv(GoalEnv):
+    """A disc pushes a T-shaped block over a table, seen from above; disc and block must both arrive.
+
+    ## Observation
+    A dictionary of two images, uint8 [224, 224, 3]: `pixels`, the arena now, and `goal`, the arena at the goal. White
+    floor, light grey walls, a slate grey T with a darker outline, a blue disc that pushes it, and a faint red speck
+    where the block is touched. The pale green T never moves; it is a mark on the table, not the goal. The goal is not
+    drawn. The picture is made on a canvas of 512 pixels, the unit of all positions, and reduced by bilinear
+    interpolation: `alewm.envs.push_t.render`. `image_size` gives smaller images: exact area averages of the 224-pixel
+    image (`alewm.envs.resampling`).
+
+    ## State
+    `state`, float64 [7]: pusher x, y; block x, y; block angle; pusher velocity x, y. Pixels of the canvas, x to the
+    right and y down; the angle in [0, 2 pi); velocities in pixels per second. The block's place is the middle of its
+    bar's outer edge; at angle 0 the bar is on top and the stem points down. The pusher can leave the arena. A state or
+    a goal is loaded from this column; anything else in a row is ignored. Loading lets one substep of 0.01 s pass, in
+    which the pusher drifts by a hundredth of its velocity and overlaps are pushed apart; until the first action, the
+    row that was loaded is reported as it is. A state says nothing of the velocity that the last substep left the block,
+    so what follows a row loaded in mid-push differs a little from what followed when it was recorded. `info` holds
+    `state`, `proprio` (pusher x, y and velocity), `goal_state`, `n_contacts` (points at which the pusher touches the
+    block) and `success`.
+
+    ## Action
+    Two numbers: for a tenth of a second the pusher is drawn to the point 100 pixels times the action from where it is.
+    They are declared to be in [-1, 1] but not clipped. In each of 10 substeps of 0.01 s its velocity v becomes 0.8 v +
+    (point - place). From rest it covers 29.6 % of the way; under a repeated action 40.7 % per step. The block moves
+    only while it is pushed; contacts have no friction (`alewm.envs.push_t.physics`).
+
+    ## Start
+    Everything at rest: the pusher uniform on [50, 450]², the block on [100, 400]² at a uniform angle, drawn again while
+    the two overlap or the block reaches into a wall. The goal is another such state.
+
+    ## Reward and success
+    The reward is always 0. Success is a Euclidean norm over the four differences in pusher x, y and block x, y strictly
+    below 20 pixels, and block angles that differ by less than 20 degrees, where a full turn is no difference.
+    Velocities do not count. The distance is the larger ratio of an error to its tolerance, so success is a distance
+    below 1.
+
+    ## End
+    An episode terminates after a step that ends in success (never before the first). The registered environment is cut
+    after 200 steps.
+
+    ## Data
+    `alewm collect push-t` records an expert that brings the block to one random pose after another: it tries pushes out
+    in copies of the simulator, travels around the block to where the best one begins, and corrects it as it goes
+    (`alewm.envs.push_t.expert`). Every demonstration is one family of 16 episodes, the first exact and the others with
+    noise of three strengths (`alewm.envs.push_t.behaviour`); `--behaviour expert-101` replays each 101 times, as the
+    published data do. `--behaviour weak` is the public collector's random policy, to compare with
+    (`alewm.envs.push_t.weak`). Besides the columns of `info`, a file has `family`, `noise_std` and `goal_pose`, the
+    pose that the expert had in mind. `alewm bench push-t` says how often it gets there.
+
+    ## Differences from the public version
+    - The public version keeps the velocity of the block when a row is loaded into a scene that was already moving. Here
+      every load begins a new scene, so that what follows depends on the row alone.
+    - It does not reject overlaps at a reset, and throws the block out of the pusher or the wall in the first step.
+    - Its reward is minus the distance over all seven numbers of the state, velocities included, which mixes units. Here
+      the reward is 0, as in the other tasks; success is the same.
+    - It draws with pygame, which wants a window system; here OpenCV fills the same shapes. The mean difference is
+      about 0.1 of 255 levels (`tests/envs/test_push_t_render.py`).
+    - Its published data are human demonstrations that cannot be generated. Ours come from an expert that plans
+      (`alewm.envs.push_t.behaviour`); success on them is not comparable with published figures.
+
+    ## Versions
+    - v1: first version.
+    """
+
+    def __init__(
+        self,
+        *,
+        image_size: int = geometry.IMAGE_SIZE,
+        render_mode: str | None = None,
+        device: torch.device | str = "cpu",
+    ) -> None:
+        super().__init__(PushTVectorEnv(1, device=device, image_size=image_size), render_mode=render_mode)
+
+    def sample_episode(self, generator: np.random.Generator) -> tuple[Row, Row]:
+        """A start row and a goal row, both at rest and without contact."""
+        return {"state": sample_state(generator)}, {"state": sample_state(generator)}

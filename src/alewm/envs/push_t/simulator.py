@@ -1,0 +1,71 @@
+"""One Push-T episode behind the seam that all simulators share."""
+
+from collections.abc import Mapping
+from functools import lru_cache
+
+import numpy as np
+
+from alewm.envs.push_t import physics
+from alewm.envs.push_t.render import PushTRenderer
+from alewm.envs.simulated import Columns, Simulator
+from alewm.shapes import UInt8
+
+
+class PushTSimulator(Simulator):
+    """A world, its picture, and the row it was loaded from.
+
+    Loading a row lets a substep pass, so the world is not quite where the row says. Until the first action, `state` and
+    `columns` give the row itself: it is what `load` needs to come back here, and what the file that it came from
+    says. Pictures and distances are those of the world.
+    """
+
+    def __init__(self) -> None:
+        self._draw = _shared_renderer()
+        super().__init__()
+
+    @staticmethod
+    def resting_row() -> Columns:
+        """A state without contact."""
+        return {"state": np.array(physics.AT_REST)}
+
+    def load(self, row: Mapping[str, np.ndarray]) -> None:
+        """Begin a new world in the row's state."""
+        self._world = physics.PushTWorld(row["state"])
+        self._state = row["state"].copy()
+
+    def state(self) -> Columns:
+        """`state` [7]: pusher x, y, block x, y, angle, pusher velocity x, y."""
+        return {"state": self._state.copy()}
+
+    def columns(self, goal: Mapping[str, np.ndarray]) -> Columns:
+        """`state`, `proprio` (pusher x, y and velocity), `goal_state` and `n_contacts`."""
+        contacts = self._world.contacts()
+        return {**recorded_columns(self._state, contacts), "goal_state": goal["state"].copy()}
+
+    def advance(self, action: np.ndarray, goal: Mapping[str, np.ndarray] | None) -> None:
+        """One step; Push-T does not look at the goal."""
+        self._world.step(float(action[0]), float(action[1]))
+        self._state = self._world.state()
+
+    def draw(self) -> UInt8[np.ndarray, "224 224 3"]:
+        """The world as it is."""
+        return self._draw(self._world.state(), self._world.contacts())
+
+    def distance(self, goal: Mapping[str, np.ndarray]) -> float:
+        """The larger ratio of an error to its tolerance (`physics.goal_distance`)."""
+        return physics.goal_distance(self._world.state(), goal["state"])
+
+
+@lru_cache(maxsize=1)
+def _shared_renderer() -> PushTRenderer:
+    """The one renderer of the process: it keeps a canvas, and an evaluation has hundreds of worlds."""
+    return PushTRenderer()
+
+
+def recorded_columns(state: np.ndarray, contacts: list[physics.ContactPoint]) -> Columns:
+    """What a data file records of a state: `state` [7], `proprio` [4] and how often the pusher touches the block."""
+    return {
+        "state": state.copy(),
+        "proprio": state[[0, 1, 5, 6]],
+        "n_contacts": np.array(sum(contact.is_by_pusher for contact in contacts), np.int64),
+    }

@@ -1,0 +1,86 @@
+"""What `docs/data.md` shows is what happens: its examples run, and its recorder records any environment."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import gymnasium
+import numpy as np
+import pytest
+
+from alewm.cli.main import main
+from alewm.data.store import EpisodeStore
+
+PAGE = (Path(__file__).parents[1] / "docs" / "data.md").read_text()
+RECORDER, READER = re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL)
+
+
+class Lamp(gymnasium.Env):
+    """A light that two buttons make brighter or darker; it goes out by itself after a while."""
+
+    action_space = gymnasium.spaces.Box(-1, 1, (3,), np.float32)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.light, self.age = self.np_random.uniform(0, 255), 0
+        return np.array([self.light]), {}
+
+    def step(self, action):
+        self.light, self.age = np.clip(self.light + 20 * action[0], 0, 255), self.age + 1
+        return np.array([self.light]), 0.0, False, self.age == 30, {}
+
+    def render(self):
+        return np.full((28, 28, 3), self.light, np.uint8)
+
+
+@pytest.fixture
+def workshop(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def alewm(monkeypatch, *arguments):
+    monkeypatch.setattr(sys, "argv", ["alewm", *map(str, arguments)])
+    main()
+
+
+def test_the_recorder_is_short_and_its_file_can_be_trained_on(workshop, monkeypatch):
+    assert len([line for line in RECORDER.splitlines() if line.strip()]) <= 20
+    # Fewer pixels, so that a preset for a laptop reads the file as it is.
+    example = RECORDER.replace('TwoRoom-v1")', 'TwoRoom-v1", image_size=28)')
+    subprocess.run([sys.executable, "-c", example], cwd=workshop, check=True)
+    with EpisodeStore.open("my-data.h5") as store:
+        assert store.num_episodes == 5
+        assert np.isnan(store.actions[store.index.last_rows]).all()
+        assert np.isfinite(np.delete(store.actions, store.index.last_rows, axis=0)).all()
+    few = ("--steps", 2, "--batch-size", 4, "--device", "cpu", "--threads", 1)
+    alewm(monkeypatch, "train", "two-room-tiny", "--data", "my-data.h5", "--out", "run", *few)
+    assert (workshop / "run/result.json").exists()
+
+
+def test_the_recorder_records_another_environment_row_by_row(workshop):
+    names: dict = {}
+    exec(RECORDER.rpartition("\nrecord(")[0], names)
+    lamp = Lamp()
+    names["record"](lamp, "lamp.h5", num_episodes=2)
+    with EpisodeStore.open("lamp.h5") as store:
+        assert store.lengths.tolist() == [31, 31]
+        pixels, actions = store.episode(1)["pixels"], store.episode(1)["action"]
+    lamp.reset(seed=1)
+    for frame, action in zip(pixels, actions, strict=True):
+        np.testing.assert_array_equal(frame, lamp.render())
+        if np.isfinite(action).all():
+            lamp.step(action)
+
+
+def test_the_reader_reads_what_collect_wrote(workshop, monkeypatch, capsys):
+    alewm(
+        monkeypatch, "collect", "two-room", "--episodes", 2, "--image-size", 8, "--jobs", 1, "--out", "data/two-room.h5"
+    )
+    capsys.readouterr()
+    names: dict = {}
+    exec(READER, names)
+    assert capsys.readouterr().out.startswith("2 ")
+    assert names["first"]["pixels"].dtype == np.uint8
+    assert "proprio" in names["first"]
