@@ -28,11 +28,12 @@ MAY_IMPORT = {
     "envs": FOUNDATION,
     "training": FOUNDATION | {"capacity", "regularizers", "model", "data", "runs"},
     "evaluation": BELOW_EXPERIMENTS | {"training"},
+    "ecosystem": BELOW_EXPERIMENTS | {"training", "evaluation"},
     "presentation": FOUNDATION,
     "experiments": BELOW_EXPERIMENTS | {"training", "evaluation", "presentation"},
     "reports": FOUNDATION | {"runs", "capacity", "envs", "evaluation", "presentation", "experiments"},
     "benchmarks": BELOW_EXPERIMENTS | {"training", "evaluation", "presentation", "experiments"},
-    "cli": BELOW_EXPERIMENTS | {"training", "evaluation", "experiments", "reports", "benchmarks"},
+    "cli": BELOW_EXPERIMENTS | {"training", "evaluation", "experiments", "ecosystem", "reports", "benchmarks"},
 }
 
 

@@ -70,7 +70,8 @@ def _measure(store: EpisodeStore, batch: int, batches: int, threads: int, num_by
 
 def _rate(loader: WindowLoader, num_batches: int) -> float:
     batches = loader.forever()
-    next(batches).release()
+    for _ in range(loader.config.prefetch_batches + 2):  # until all memory has been used once: fresh pages cost time
+        next(batches).release()
     began = time.perf_counter()
     for _ in range(num_batches):
         next(batches).release()

@@ -13,6 +13,7 @@ from alewm.cli.collect import Collect
 from alewm.cli.demo import Demo
 from alewm.cli.evaluate import Evaluate
 from alewm.cli.experiment import Experiment
+from alewm.cli.lewm import ExportLeWM, ImportLeWM
 from alewm.cli.oscillator import Oscillator
 from alewm.cli.report import Report
 from alewm.cli.train import Train
@@ -26,6 +27,8 @@ Verb = (
     | Annotated[Experiment, tyro.conf.subcommand("experiment")]
     | Annotated[Report, tyro.conf.subcommand("report")]
     | Annotated[Oscillator, tyro.conf.subcommand("oscillator")]
+    | Annotated[ImportLeWM, tyro.conf.subcommand("import-lewm")]
+    | Annotated[ExportLeWM, tyro.conf.subcommand("export-lewm")]
     | Annotated[Bench, tyro.conf.subcommand("bench")]
 )
 

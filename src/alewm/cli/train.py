@@ -40,7 +40,7 @@ class Train:
     """Any other field of the configuration, by the path config.json shows, for example
     --set objective.regularizer_weight=0.15 model.prior_degree=2."""
     device: str = "auto"
-    """auto (a GPU where there is one), cpu, cuda or cuda:1."""
+    """auto (a GPU where there is one), cpu, cuda, cuda:1 or mps."""
     precision: Literal["auto", "float32", "bfloat16"] | None = None
     """Arithmetic of the networks; auto is bfloat16 where a GPU has it."""
     acceleration: Literal["auto", "none", "compile", "graph"] | None = None

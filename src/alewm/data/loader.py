@@ -66,7 +66,9 @@ class Windows:
         """Pixels and actions on `device`; from pinned memory the copy overlaps with what the device is doing."""
         if device.type == "cpu":
             return self.pixels, self.actions
-        copies = (self.pixels.to(device, non_blocking=True), self.actions.to(device, non_blocking=True))
+        # Elsewhere the memory could be handed back before a copy that was not awaited has read it.
+        overlaps = device.type == "cuda"
+        copies = (self.pixels.to(device, non_blocking=overlaps), self.actions.to(device, non_blocking=overlaps))
         self._pool.give_back_after_copy(self._buffer, device)
         return copies
 

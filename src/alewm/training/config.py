@@ -5,6 +5,7 @@ from typing import Literal
 
 import torch
 
+from alewm.devices import why_no_bfloat16
 from alewm.errors import InputError
 from alewm.model.world_model import WorldModelConfig
 from alewm.training.acceleration import Acceleration
@@ -68,10 +69,12 @@ class TrainingConfig:
 
     def autocast_dtype(self, device: torch.device) -> torch.dtype | None:
         """The dtype of mixed precision on `device`, or None for float32 throughout."""
-        if self.precision == "auto":
-            has_bfloat16 = device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
-            return torch.bfloat16 if has_bfloat16 else None
-        return torch.bfloat16 if self.precision == "bfloat16" else None
+        obstacle = why_no_bfloat16(device)
+        if self.precision == "bfloat16" and obstacle is not None:
+            raise InputError(f"bfloat16 was asked for, but {obstacle}. Leave the precision at `auto`, or use float32.")
+        if self.precision == "auto" and device.type == "cpu":
+            return None  # a CPU can, but gains nothing
+        return torch.bfloat16 if self.precision != "float32" and obstacle is None else None
 
 
 @dataclass(frozen=True)

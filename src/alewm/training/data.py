@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from alewm.config import to_dict
+from alewm.data.collect import collect_command
 from alewm.data.loader import LoaderConfig, WindowLoader, Windows
 from alewm.data.normalize import ActionStatistics
 from alewm.data.splits import SplitBy, Splits, load_or_make_splits
@@ -67,9 +68,13 @@ class TrainingData:
             "task": config.task,
             "frame_skip": FRAME_SKIP,
             "action_statistics": self.statistics.to_dict(),
-            "data": {"path": str(self.store.path.resolve()), **self.identity()},
+            "data": {"path": str(self.store.path.resolve()), **self.identity(), **self._recipe()},
             "held_out": {name: to_dict(self.splits)[name] for name in ("validation", "test")},
         }
+
+    def _recipe(self) -> dict[str, str]:
+        command = collect_command(self.store.attributes, self.store.path.name)
+        return {"made_with": command} if command else {}
 
     def training_windows(self, config: RunConfig, device: torch.device, num_threads: int = 0) -> WindowLoader:
         """This rank's training windows, shuffled."""
