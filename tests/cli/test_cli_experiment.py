@@ -46,6 +46,8 @@ def test_the_oscillator_is_an_experiment_too(alewm_here):
         (("main-table", "--only", "cubes", "--dry-run"), "Did you mean 'cube'"),
         (("nested-dropout", "--only", "reacher", "--dry-run"), "part of this experiment 'reacher'"),
         (("main-table", "--short-steps", 5), "for --scale short"),
+        (("goal-cost", "--search"), "compares no configurations"),
+        (("goal-cost", "--scale", "smoke", "--only", "cube"), "one task and one width"),
         (("main-table", "--seeds", 1, 1), "different numbers"),
         (("main-table", "--updates-per-second", 0, "--dry-run"), "must be positive"),
         (("prefix-sweep", "--device", "cpu"), "alewm collect two-room --out data/two-room.h5"),

@@ -5,15 +5,21 @@ import json
 import numpy as np
 import pytest
 from PIL import Image
+from smoke_runs import perform, smoke_library
 
 from alewm.experiments.catalogue import RECIPES
 from alewm.experiments.framework.output import write_outcome
 from alewm.reports.experiments import write_experiments_report
 
 
+@pytest.fixture
+def library(tmp_path_factory):
+    return smoke_library(tmp_path_factory)
+
+
 @pytest.mark.parametrize("name", RECIPES)
-def test_an_experiment_makes_what_it_promises(name, perform, tmp_path):
-    experiment, outcome = perform(name)
+def test_an_experiment_makes_what_it_promises(name, library, tmp_path):
+    experiment, outcome = perform(name, library)
     assert experiment.name == name
     assert outcome.tables
     write_outcome(experiment, outcome, RECIPES[name].summary, f"alewm experiment {name}", tmp_path)
@@ -37,8 +43,8 @@ def test_an_experiment_makes_what_it_promises(name, perform, tmp_path):
     assert all(command.replace("'", "&#x27;").replace('"', "&quot;") in page for command in shown)
 
 
-def test_the_main_table_has_a_command_behind_every_success(perform):
-    _, outcome = perform("main-table")
+def test_the_main_table_has_a_command_behind_every_success(library):
+    _, outcome = perform("main-table", library)
     success, floors, hyperparameters, counts = outcome.tables
     assert [row[1].text for row in success.rows] == ["LeWM (best d)", "LeWM (d = 32)", "ALeWM"]
     for row in success.rows:
@@ -51,8 +57,8 @@ def test_the_main_table_has_a_command_behind_every_success(perform):
     assert len(outcome.findings) == 2
 
 
-def test_rollouts_show_as_many_strips_as_there_are_disagreements(perform):
-    _, outcome = perform("rollouts")
+def test_rollouts_show_as_many_strips_as_there_are_disagreements(library):
+    _, outcome = perform("rollouts", library)
     (row,) = outcome.tables[0].rows
     only_alewm, only_lewm, both, neither = (int(cell.text) for cell in row[1:])
     assert only_alewm + only_lewm + both + neither == 4

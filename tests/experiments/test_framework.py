@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 import tyro
-from conftest import CPU
+from smoke_runs import CPU, perform, smoke_library
 
 from alewm.cli.train import Train
 from alewm.config import to_dict
@@ -24,6 +24,11 @@ from alewm.experiments.framework.work import Evaluation, Training
 from alewm.experiments.presets import SEEDS, preset
 
 PAPER = Choice(make_scale("paper"), SEEDS)
+
+
+@pytest.fixture
+def library(tmp_path_factory):
+    return smoke_library(tmp_path_factory)
 
 
 def configured_by(command):
@@ -146,34 +151,34 @@ def test_missing_data_is_asked_for_with_the_command_that_records_it(tmp_path):
         execute(experiment, Library(tmp_path, tmp_path), jobs=1, device=CPU)
 
 
-def test_finished_runs_are_reused_under_whatever_name(perform, smoke_root, smoke_data, tmp_path):
-    experiment, _ = perform("capacity-dynamics")
+def test_finished_runs_are_reused_under_whatever_name(library, tmp_path):
+    experiment, _ = perform("capacity-dynamics", library)
     (run,) = experiment.runs
-    mine = shutil.copytree(Library(smoke_root, smoke_data).folder(run), tmp_path / "runs/my-own-name")
-    library = Library(tmp_path / "runs", smoke_data)
-    assert library.folder(run) == mine
+    mine = shutil.copytree(library.folder(run), tmp_path / "runs/my-own-name")
+    others = Library(tmp_path / "runs", library.data)
+    assert others.folder(run) == mine
     before = {path: path.stat().st_mtime_ns for path in mine.rglob("*")}
-    execute(experiment, library, jobs=1, device=CPU)
+    execute(experiment, others, jobs=1, device=CPU)
     assert {path: path.stat().st_mtime_ns for path in mine.rglob("*")} == before
     assert [path.name for path in (tmp_path / "runs").iterdir()] == ["my-own-name"]
 
 
-def test_a_run_of_other_data_is_not_reused(perform, smoke_root, smoke_data, tmp_path):
-    experiment, _ = perform("capacity-dynamics")
+def test_a_run_of_other_data_is_not_reused(library, tmp_path):
+    experiment, _ = perform("capacity-dynamics", library)
     (run,) = experiment.runs
-    copy = shutil.copytree(Library(smoke_root, smoke_data).folder(run), tmp_path / run.name)
+    copy = shutil.copytree(library.folder(run), tmp_path / run.name)
     config = json.loads((copy / "config.json").read_text())
     config["data"]["fingerprint"] = "another"
     (copy / "config.json").write_text(json.dumps(config))
     with pytest.raises(InputError, match="was trained on data with fingerprint another"):
-        Library(tmp_path, smoke_data).is_trained(run)
+        Library(tmp_path, library.data).is_trained(run)
 
 
 @pytest.mark.slow
-def test_several_processes_do_what_one_does(library, smoke_data, tmp_path):
+def test_several_processes_do_what_one_does(library, tmp_path):
     """And continue what was begun: one of three runs is there already."""
     experiment = RECIPES["capacity-dynamics"].build(Choice(make_scale("smoke"), SEEDS))
-    elsewhere = Library(tmp_path, smoke_data)
+    elsewhere = Library(tmp_path, library.data)
     Training(experiment.runs[0]).perform(elsewhere, CPU, is_silent=True)
     before = (elsewhere.folder(experiment.runs[0]) / "result.json").stat().st_mtime_ns
     execute(experiment, elsewhere, jobs=2, device=CPU)

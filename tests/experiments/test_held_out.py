@@ -6,7 +6,7 @@ import shutil
 import h5py
 import numpy as np
 import pytest
-from conftest import CPU
+from smoke_runs import CPU, smoke_library
 
 from alewm.data.splits import load_or_make_splits
 from alewm.data.store import EpisodeStore
@@ -20,7 +20,12 @@ from alewm.experiments.main_table import Selected, candidates_of
 from alewm.experiments.presets import SEEDS
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
+def smoke_data(tmp_path_factory):
+    return smoke_library(tmp_path_factory).data
+
+
+@pytest.fixture
 def poisoned(smoke_data, tmp_path_factory):
     """The same file with every frame and action of its test episodes replaced by garbage."""
     folder = tmp_path_factory.mktemp("poisoned")

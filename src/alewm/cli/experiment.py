@@ -125,6 +125,10 @@ class Experiment:
         scale = make_scale(self.scale, self.short_steps)
         if len(set(self.seeds)) != len(self.seeds) or any(seed < 0 for seed in self.seeds):
             raise InputError(f"Seeds are different numbers of 0 or more, got {self.seeds}.")
+        if self.scale == "smoke" and self.only:
+            raise InputError("The scale smoke has one task and one width; --only has nothing to choose from.")
+        if self.search and not recipe(self.name).compares_configurations:
+            raise InputError(f"{self.name} compares no configurations, so that --search has nothing to search.")
         seeds = self.seeds or recipe(self.name).seeds or scale.seeds
         return Choice(scale, seeds, self.only, self.search)
 

@@ -38,7 +38,7 @@ def build(choice: Choice) -> Experiment:
     test = choice.scale.evaluation()
     options = (("num_windows", 32 if is_smoke else 128), ("num_draws", 16 if is_smoke else 512))
     sampled = [run for (_, name), group in groups.items() if name == next(iter(TRAINED)) for run in group]
-    measured = {run: Measurement(run, "estimators", measure, options, "estimators") for run in sampled}
+    measured = {run: Measurement(run, "estimators", measure, options, choice.command("estimators")) for run in sampled}
 
     def outcome(results: Results) -> Outcome:
         rows: list[Row] = []

@@ -251,4 +251,5 @@ RECIPE = Recipe(
     "main-table",
     "success and planning capacity of LeWM at full and best width and of ALeWM, all tasks and backbones",
     build,
+    compares_configurations=True,
 )

@@ -75,5 +75,8 @@ def build(choice: Choice) -> Experiment:
 
 
 RECIPE = Recipe(
-    "nested-dropout", "training with capacities from a fixed prior, at every capacity, against ALeWM", build
+    "nested-dropout",
+    "training with capacities from a fixed prior, at every capacity, against ALeWM",
+    build,
+    compares_configurations=True,
 )

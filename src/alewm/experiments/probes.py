@@ -42,7 +42,7 @@ def build(choice: Choice) -> Experiment:
         ("num_test", 100 if is_smoke else 5_000),
         ("num_steps", 20 if is_smoke else 3_000),
     )
-    measured = {run: Measurement(run, "probes", measure, options, "probes") for run in runs}
+    measured = {run: Measurement(run, "probes", measure, options, choice.command("probes")) for run in runs}
 
     def outcome(results: Results) -> Outcome:
         curves: Curves = {}

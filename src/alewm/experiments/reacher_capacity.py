@@ -45,7 +45,7 @@ def build(choice: Choice) -> Experiment:
     (task,) = choice.tasks("reacher")
     runs = choice.over_seeds(choice.alewm, task, width)
     test = choice.scale.evaluation()
-    measured = {run: Measurement(run, "distances", measure, experiment="reacher-capacity") for run in runs}
+    measured = {run: Measurement(run, "distances", measure, made_by=choice.command("reacher-capacity")) for run in runs}
 
     def outcome(results: Results) -> Outcome:
         allocations = [

@@ -194,4 +194,9 @@ def _gif(left: Strip, right: Strip, frames_per_second: int = 12) -> bytes:
     return buffer.getvalue()
 
 
-RECIPE = Recipe("rollouts", "matched episodes on which ALeWM and best-width LeWM disagree, both ways round", build)
+RECIPE = Recipe(
+    "rollouts",
+    "matched episodes on which ALeWM and best-width LeWM disagree, both ways round",
+    build,
+    compares_configurations=True,
+)

@@ -124,4 +124,9 @@ def _bars(tasks: Sequence[str], spreads: dict[tuple[str, str, str], Spread]) -> 
     return draw
 
 
-RECIPE = Recipe("sigreg-ablation", "ALeWM with SIGReg on masked latents against MixSIGReg", build)
+RECIPE = Recipe(
+    "sigreg-ablation",
+    "ALeWM with SIGReg on masked latents against MixSIGReg",
+    build,
+    compares_configurations=True,
+)

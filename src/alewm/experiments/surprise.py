@@ -38,7 +38,7 @@ def build(choice: Choice) -> Experiment:
         groups[task, "LeWM"] = choice.over_seeds(choice.lewm, task, width, width)
     runs = tuple(run for group in groups.values() for run in group)
     options = (("num_windows", 100 if is_smoke else 2_000),)
-    measured = {run: Measurement(run, "surprise", measure, options, "surprise") for run in runs}
+    measured = {run: Measurement(run, "surprise", measure, options, choice.command("surprise")) for run in runs}
 
     def outcome(results: Results) -> Outcome:
         rows: list[Row] = []

@@ -33,7 +33,7 @@ def build(choice: Choice) -> Experiment:
         ("num_windows", 100 if is_smoke else 5_000),
         ("num_steps", 20 if is_smoke else 3_000),
     )
-    measured = {run: Measurement(run, "theory", measure, options, "theory") for run in runs}
+    measured = {run: Measurement(run, "theory", measure, options, choice.command("theory")) for run in runs}
 
     def outcome(results: Results) -> Outcome:
         found = {f"{TASK_TITLES[run.task]}, {run.seed}": results.measured(measured[run]) for run in runs}

@@ -59,6 +59,11 @@ class Choice:
         seeds = ", ".join(map(str, self.seeds))
         return f"{text} {self.scale.note} Seed{'s' if len(self.seeds) > 1 else ''} {seeds}."
 
+    def command(self, name: str) -> str:
+        """What makes the experiment called `name` at this scale, from a shell."""
+        steps = f" --short-steps {self.scale.num_steps}" if self.scale.name == "short" else ""
+        return f"alewm experiment {name} --scale {self.scale.name}{steps}"
+
     def support(self, width: int) -> tuple[int, ...]:
         """The capacities of a width, which are also the widths among which LeWM's is chosen."""
         return (8, 32) if self.scale.name == "smoke" else CAPACITIES[width]

@@ -1,7 +1,7 @@
 """An experiment is a value: the runs it needs, the work that follows, and a function from results to an outcome."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from alewm.experiments.framework.choice import Choice
 from alewm.experiments.framework.results import Results
@@ -78,8 +78,10 @@ class Recipe:
     summary: str
     """One line for `alewm experiment --list`."""
     build: Callable[[Choice], Experiment]
-    seeds: tuple[int, ...] | None = field(default=None)
+    seeds: tuple[int, ...] | None = None
     """Seeds unless asked otherwise, where they are not the scale's."""
+    compares_configurations: bool = False
+    """Whether it selects among configurations, so that there is something to search."""
 
 
 def unique(runs: Sequence[Run]) -> tuple[Run, ...]:

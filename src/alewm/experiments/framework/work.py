@@ -111,8 +111,8 @@ class Measurement:
     """A function at the top of a module, so that other processes find it."""
     options: tuple[tuple[str, Any], ...] = ()
     """What it depends on besides the run."""
-    experiment: str = ""
-    """The experiment that makes it."""
+    made_by: str = ""
+    """The command of the experiment that makes it."""
 
     def path(self, library: Library) -> Path:
         """The file of its result."""
@@ -137,7 +137,7 @@ class Measurement:
 
     def command(self, library: Library) -> str:
         """The same from a shell: the experiment itself, which reuses everything else."""
-        return f"alewm experiment {self.experiment}  # {self.name} of {library.folder(self.run)}"
+        return f"{self.made_by}  # {self.name} of {library.folder(self.run)}"
 
     @property
     def _plain_options(self) -> dict[str, Any]:

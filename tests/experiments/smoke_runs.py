@@ -1,0 +1,31 @@
+"""One folder of smoke runs, which all tests of experiments share: a configuration is trained once."""
+
+import torch
+
+from alewm.experiments.catalogue import RECIPES
+from alewm.experiments.collection import collect_task
+from alewm.experiments.framework.choice import Choice
+from alewm.experiments.framework.execution import execute
+from alewm.experiments.framework.library import Library
+from alewm.experiments.framework.scale import make_scale
+from alewm.experiments.presets import preset
+
+CPU = torch.device("cpu")
+
+
+def smoke_library(tmp_path_factory):
+    """The runs that this session has trained so far, beside twenty Two-Room episodes of small images."""
+    folder = tmp_path_factory.getbasetemp() / "smoke"
+    library = Library(folder / "runs", folder / "data")
+    size = preset("two-room-tiny").model.encoder.image_size
+    collect_task("two-room", library.data_path("two-room"), num_episodes=20, seed=0, image_size=size, jobs=1)
+    return library
+
+
+def perform(name, library):
+    """An experiment at the smoke scale, and its outcome."""
+    scale = make_scale("smoke")
+    # Five capacities of two candidates are evaluations enough with one seed.
+    seeds = scale.seeds[:1] if name == "nested-dropout" else RECIPES[name].seeds or scale.seeds
+    experiment = RECIPES[name].build(Choice(scale, seeds))
+    return experiment, execute(experiment, library, jobs=1, device=CPU)
