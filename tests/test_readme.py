@@ -17,7 +17,7 @@ SMOKE_FLAGS = {
     "oscillator": ["--epochs", "1", "--seeds", "0", "--jobs", "1"],
     "bench": ["--batch", "16", "--repeats", "2"],
     "collect": ["--episodes", "12", "--jobs", "1"],
-    "train": ["--steps", "1", "--batch-size", "2", "--device", "cpu"],
+    "train": ["--steps", "1", "--batch-size", "2", "--device", "cpu", "--set", "training.validation_batches=1"],
     "evaluate": ["--episodes", "1", "--candidates", "4", "--iterations", "1", "--elites", "2", "--device", "cpu"],
     "demo": ["--scale", "smoke"],
 }
