@@ -10,6 +10,7 @@ import tyro
 import alewm
 from alewm.cli.bench import Bench
 from alewm.cli.collect import Collect
+from alewm.cli.convert import Convert
 from alewm.cli.demo import Demo
 from alewm.cli.evaluate import Evaluate
 from alewm.cli.oscillator import Oscillator
@@ -23,6 +24,7 @@ Verb = (
     | Annotated[Train, tyro.conf.subcommand("train")]
     | Annotated[Evaluate, tyro.conf.subcommand("evaluate")]
     | Annotated[Report, tyro.conf.subcommand("report")]
+    | Annotated[Convert, tyro.conf.subcommand("convert")]
     | Annotated[Oscillator, tyro.conf.subcommand("oscillator")]
     | Annotated[Bench, tyro.conf.subcommand("bench")]
 )
