@@ -13,6 +13,7 @@ from alewm.cli.collect import Collect
 from alewm.cli.convert import Convert
 from alewm.cli.demo import Demo
 from alewm.cli.evaluate import Evaluate
+from alewm.cli.inspect import Inspect
 from alewm.cli.oscillator import Oscillator
 from alewm.cli.report import Report
 from alewm.cli.train import Train
@@ -24,6 +25,7 @@ Verb = (
     | Annotated[Train, tyro.conf.subcommand("train")]
     | Annotated[Evaluate, tyro.conf.subcommand("evaluate")]
     | Annotated[Report, tyro.conf.subcommand("report")]
+    | Annotated[Inspect, tyro.conf.subcommand("inspect")]
     | Annotated[Convert, tyro.conf.subcommand("convert")]
     | Annotated[Oscillator, tyro.conf.subcommand("oscillator")]
     | Annotated[Bench, tyro.conf.subcommand("bench")]
