@@ -7,6 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from PIL import Image
 from small_recordings import (
     CAMERA,
     actions,
@@ -103,7 +104,7 @@ def test_frames_are_averaged_whole_or_cut_to_the_middle():
 
 def test_an_interrupted_conversion_ends_in_the_same_bytes(tmp_path):
     source = write_recordings(tmp_path / "set", LENGTHS)
-    whole, out = tmp_path / "whole.h5", tmp_path / "out.h5"
+    whole, out = tmp_path / "whole.h5", source / "out.h5"  # even among what it is made from
     convert(open_source(source), whole, jobs=1)
     identity = open_source(source).identity()
     (source / "take2.csv").rename(source / "take3.csv")  # gone for a while, as on a disk that comes and goes
@@ -244,6 +245,16 @@ def test_a_common_table_must_name_every_episode_in_one_run(tmp_path):
         table.write_text(rows)
         with pytest.raises(InputError, match=message):
             list(Recordings(tmp_path / "set")(0, [0, 1]))
+
+
+def test_frames_of_several_sizes_need_one(tmp_path):
+    write_images(tmp_path / "set/a", frames(0, 3))
+    Image.new("RGB", (20, 40)).save(tmp_path / "set/a/frame1.png")
+    (tmp_path / "set/a.csv").write_text("action\n1\n2\n")
+    with pytest.raises(InputError, match=r"set/a: frame 1 has 40 x 20 pixels, the first 32 x 48. Give --image-size"):
+        list(Recordings(tmp_path / "set")(0, [0]))
+    (episode,) = Recordings(tmp_path / "set", FrameSize(8))(0, [0])
+    assert episode["pixels"].shape == (3, 8, 8, 3)
 
 
 def test_an_unreadable_image_is_named(tmp_path):

@@ -1,8 +1,9 @@
 """Frames of one episode, from a video or a folder of images, at the size they are stored in."""
 
+import hashlib
 import io
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -18,6 +19,7 @@ from alewm.errors import InputError
 
 VIDEO_SUFFIXES = (".mp4", ".mkv", ".avi", ".mov", ".webm", ".m4v")
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".webp")
+_TEXTS = (".csv", ".json", ".jsonl")
 
 Fit = Literal["squash", "crop"]
 
@@ -70,7 +72,8 @@ def image_files(folder: Path) -> list[Path]:
 
 def read_images(folder: Path, size: FrameSize) -> np.ndarray:
     """The images in `folder` as frames [T, Y, X, 3]."""
-    return stacked([size.apply(decode_image(path.read_bytes(), str(path)), str(path)) for path in image_files(folder)])
+    frames = [size.apply(decode_image(path.read_bytes(), str(path)), str(path)) for path in image_files(folder)]
+    return stacked(frames, str(folder))
 
 
 def decode_image(content: bytes, place: str) -> np.ndarray:
@@ -86,7 +89,7 @@ def decode_image(content: bytes, place: str) -> np.ndarray:
 
 def read_video(path: Path, size: FrameSize) -> np.ndarray:
     """All frames of a video [T, Y, X, 3]."""
-    return stacked([size.apply(frame, str(path)) for _, frame in _decoded(path)])
+    return stacked([size.apply(frame, str(path)) for _, frame in _decoded(path)], str(path))
 
 
 def read_video_part(path: Path, size: FrameSize, *, start_seconds: float, count: int, fps: float) -> np.ndarray:
@@ -102,7 +105,17 @@ def read_video_part(path: Path, size: FrameSize, *, start_seconds: float, count:
                 f"found is at {seconds:.3f} s. The video lacks frames; record or download it again."
             )
         frames.append(size.apply(frame, str(path)))
-    return stacked(frames)
+    return stacked(frames, str(path))
+
+
+def digest_of(root: Path, paths: Iterable[Path]) -> str:
+    """Letters that change with the name or size of a file, and with what a table or description says."""
+    digest = hashlib.sha256()
+    for path in sorted(paths):
+        digest.update(f"{path.relative_to(root)} {path.stat().st_size};".encode())
+        if path.suffix.lower() in _TEXTS:
+            digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
 
 
 def video_fps(path: Path) -> float | None:
@@ -112,8 +125,15 @@ def video_fps(path: Path) -> float | None:
     return None if rate is None else float(rate)
 
 
-def stacked(frames: list[np.ndarray]) -> np.ndarray:
+def stacked(frames: list[np.ndarray], place: str) -> np.ndarray:
     """`frames` as one array; none at all make an array without rows."""
+    for number, frame in enumerate(frames):
+        if frame.shape != frames[0].shape:
+            (height, width, _), (first_height, first_width, _) = frame.shape, frames[0].shape
+            raise InputError(
+                f"{place}: frame {number} has {height} x {width} pixels, the first {first_height} x {first_width}. "
+                f"Give --image-size to make them equal."
+            )
     return np.stack(frames) if frames else np.empty((0, 1, 1, 3), np.uint8)
 
 

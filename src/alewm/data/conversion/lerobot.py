@@ -8,7 +8,6 @@
 The templates of the paths stand in `info.json`. Row t holds what was observed at frame t and the action taken there.
 """
 
-import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -112,12 +111,9 @@ class LeRobotEpisodes:
 
     def identity(self) -> dict[str, Any]:
         """What tells this data set from others: its description, and names and sizes of its files."""
-        digest = hashlib.sha256()
-        for path in sorted(path for path in self.folder.rglob("*") if path.is_file()):
-            digest.update(f"{path.relative_to(self.folder)} {path.stat().st_size};".encode())
-        digest.update((self.folder / INFO).read_bytes())
-        version = str(self.info["codebase_version"])
-        return {"format": f"lerobot {version}", "camera": self.key, "digest": digest.hexdigest()[:16]}
+        parts = [path for part in ("meta", "data", "videos") for path in (self.folder / part).rglob("*")]
+        digest = frame_files.digest_of(self.folder, [path for path in parts if path.is_file()])
+        return {"format": f"lerobot {self.info['codebase_version']}", "camera": self.key, "digest": digest}
 
     def __call__(self, seed: int, episodes: Sequence[int]) -> Iterator[dict[str, np.ndarray]]:
         """The episodes with these numbers; there is nothing for `seed` to decide."""
@@ -149,9 +145,8 @@ class LeRobotEpisodes:
             place = f"{episode.table}, episode {episode.index}, column {self.key!r}"
             if self.key not in columns:
                 raise InputError(f"{place}: missing. Download the data set again.")
-            return frame_files.stacked(
-                [self._image(value, f"{place}, row {row}") for row, value in enumerate(columns[self.key])]
-            )
+            images = [self._image(value, f"{place}, row {row}") for row, value in enumerate(columns[self.key])]
+            return frame_files.stacked(images, place)
         if episode.start_seconds is None:
             return frame_files.read_video(episode.video, self.size)
         return frame_files.read_video_part(

@@ -13,7 +13,6 @@ Columns whose names begin with `action` are the action, in their order; a column
 0, 1, 2, ...; other columns of numbers are stored under their own names.
 """
 
-import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -69,12 +68,10 @@ class Recordings:
 
     def identity(self) -> dict[str, Any]:
         """What tells these recordings from others: names and sizes of all files, and the tables themselves."""
-        digest = hashlib.sha256()
-        for path in sorted(path for path in self.folder.rglob("*") if path.is_file()):
-            digest.update(f"{path.relative_to(self.folder)} {path.stat().st_size};".encode())
-            if path.suffix.lower() in tables.TABLE_SUFFIXES:
-                digest.update(path.read_bytes())
-        return {"format": "recordings", "digest": digest.hexdigest()[:16]}
+        found = [path for path in self.folder.iterdir() if path.suffix.lower() in tables.TABLE_SUFFIXES]
+        for recording in map(self._recording, self.names):
+            found += frame_files.image_files(recording) if recording.is_dir() else [recording]
+        return {"format": "recordings", "digest": frame_files.digest_of(self.folder, found)}
 
     def __call__(self, seed: int, episodes: Sequence[int]) -> Iterator[dict[str, np.ndarray]]:
         """The episodes with these numbers; there is nothing for `seed` to decide."""
