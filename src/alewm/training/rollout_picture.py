@@ -24,11 +24,13 @@ def rollout_picture(
     windows together; an imagined latent is shown as the nearest of all frames in the batch, over the coordinates in
     use. `losses` is the objective's value for this batch, which has encoded it.
     """
-    shown = pixels[:num_windows]
-    capacity = model.support.capacities[int(losses.q[:num_windows].mean(0).argmax())]
+    # Spread over the batch: validation windows come in the order of the file, and neighbours look alike.
+    chosen = torch.linspace(0, len(pixels) - 1, min(num_windows, len(pixels)), device=pixels.device).long()
+    shown = pixels[chosen]
+    capacity = model.support.capacities[int(losses.q[chosen].mean(0).argmax())]
     z = losses.latents[..., :capacity]
-    first = z[:num_windows, 0]
-    imagined = model.imagine_prefix(first, actions[:num_windows], capacity, model.context_length)
+    first = z[chosen, 0]
+    imagined = model.imagine_prefix(first, actions[chosen], capacity, model.context_length)
     z_hat = torch.stack([first, *imagined], dim=1).to(z.dtype)
     nearest = torch.cdist(z_hat.flatten(0, 1), z.flatten(0, 1)).argmin(-1)
     found = pixels.flatten(0, 1)[nearest].view_as(shown)
