@@ -8,7 +8,7 @@ import pytest
 SOURCE = Path(__file__).parents[1] / "src" / "alewm"
 
 # Each room may import from itself and from the rooms before it in its own line of sight.
-FOUNDATION = {"errors", "shapes", "config", "distributed", "progress", "devices", "workers"}
+FOUNDATION = {"errors", "shapes", "config", "distributed", "progress", "devices", "workers", "native"}
 BELOW_EXPERIMENTS = FOUNDATION | {"capacity", "regularizers", "model", "planning", "data", "envs", "runs"}
 MAY_IMPORT = {
     "errors": set(),
@@ -18,6 +18,7 @@ MAY_IMPORT = {
     "progress": set(),
     "devices": {"errors"},
     "workers": {"errors"},
+    "native": set(),
     "capacity": FOUNDATION,
     "runs": FOUNDATION,
     "regularizers": FOUNDATION | {"capacity"},
@@ -27,10 +28,11 @@ MAY_IMPORT = {
     "envs": FOUNDATION,
     "training": FOUNDATION | {"capacity", "regularizers", "model", "data", "runs"},
     "evaluation": BELOW_EXPERIMENTS | {"training"},
+    "ecosystem": BELOW_EXPERIMENTS | {"training", "evaluation"},
     "experiments": BELOW_EXPERIMENTS | {"training", "evaluation"},
     "reports": FOUNDATION | {"runs", "capacity", "envs", "evaluation", "experiments"},
     "benchmarks": BELOW_EXPERIMENTS | {"training", "evaluation", "experiments"},
-    "cli": BELOW_EXPERIMENTS | {"training", "evaluation", "experiments", "reports", "benchmarks"},
+    "cli": BELOW_EXPERIMENTS | {"training", "evaluation", "experiments", "ecosystem", "reports", "benchmarks"},
 }
 
 

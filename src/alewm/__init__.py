@@ -9,13 +9,14 @@ from typing import Any
 __version__ = "0.1.0"
 
 _HOME_OF = {
+    "CEM": "alewm.planning.cem",
     "CapacitySelector": "alewm.capacity.selector",
     "CapacitySupport": "alewm.capacity.support",
     "MixSIGReg": "alewm.regularizers.mix_sigreg",
     "SIGReg": "alewm.regularizers.sigreg",
 }
 
-__all__ = ["CapacitySelector", "CapacitySupport", "MixSIGReg", "SIGReg", "__version__"]
+__all__ = ["CEM", "CapacitySelector", "CapacitySupport", "MixSIGReg", "SIGReg", "__version__"]
 
 
 def __getattr__(name: str) -> Any:

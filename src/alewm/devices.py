@@ -1,23 +1,50 @@
-"""Where to compute, by name."""
+"""Where to compute, by name, and what each kind of device lacks."""
 
 import torch
 
 from alewm.errors import InputError
 
+KINDS = ("cpu", "cuda", "mps")
+"""Processors, NVIDIA and AMD GPUs, and the GPUs of Apple's machines."""
+
 
 def find_device(name: str) -> torch.device:
-    """The device called `name`; `auto` is a GPU where there is one, else the CPU."""
+    """The device called `name`; `auto` is a GPU where there is one (CUDA, then Apple's MPS), else the CPU."""
     if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        return torch.device(next(kind for kind in ("cuda", "mps", "cpu") if _num_devices(kind)))
     try:
         device = torch.device(name)
     except RuntimeError:
-        raise InputError(f"Unknown device {name!r}; choose auto, cpu, cuda or, for one of several, cuda:1.") from None
-    if device.type not in ("cpu", "cuda"):
-        raise InputError(f"The device must be auto, cpu or cuda, got {name!r}.")
-    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
         raise InputError(
-            f"The device {name!r} was asked for, but torch {torch.__version__} sees {torch.cuda.device_count()} GPUs. "
-            f"Choose cpu, or install a build of torch for this machine's GPU."
+            f"Unknown device {name!r}; choose auto, cpu, cuda, mps or, for one of several, cuda:1."
+        ) from None
+    if device.type not in KINDS:
+        raise InputError(f"The device must be auto, cpu, cuda or mps, got {name!r}.")
+    if (device.index or 0) >= _num_devices(device.type):
+        raise InputError(
+            f"The device {name!r} was asked for, but torch {torch.__version__} sees {_num_devices(device.type)} of its "
+            f"kind. Choose cpu, or install a build of torch for this machine's GPU."
         )
     return device
+
+
+def why_no_bfloat16(device: torch.device) -> str | None:
+    """The reason networks cannot be computed in bfloat16 on `device`, or None."""
+    if device.type == "cuda" and not torch.cuda.is_bf16_supported(including_emulation=False):
+        return f"{torch.cuda.get_device_name(device)} has no bfloat16 arithmetic"
+    if device.type == "mps":
+        return "on Apple's GPUs only float32 is supported here"
+    return None
+
+
+def simulation_device(device: torch.device) -> torch.device:
+    """Where environments run beside a model on `device`: there, or on the CPU where it lacks float64."""
+    return torch.device("cpu") if device.type == "mps" else device
+
+
+def _num_devices(kind: str) -> int:
+    if kind == "cuda":
+        return torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if kind == "mps":
+        return int(torch.backends.mps.is_available())
+    return 1

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from toy_episodes import forgetful_episodes, random_episodes
 
-from alewm.data.collect import CollectionProgress, RecordedEpisodes, collect
+from alewm.data.collect import CollectionProgress, RecordedEpisodes, collect, collect_command
 from alewm.data.store import EpisodeStore
 from alewm.errors import InputError
 
@@ -126,3 +126,11 @@ def test_a_file_from_elsewhere_is_converted_with_its_content(tmp_path: Path) -> 
         found["task"] = np.array([b"reach"] * len(file["pixels"]))
     copy = collect(RecordedEpisodes(tmp_path / "found.h5"), tmp_path / "copy.h5", num_episodes=4, seed=1)
     assert copy.read_bytes() == made.read_bytes()
+
+
+def test_the_command_that_made_a_file_is_known_from_the_file():
+    stored = {"task": "push-t", "num_episodes": 3, "seed": 1, "image_size": 28, "behaviour": "expert", "max_steps": 9}
+    expected = "--episodes 3 --seed 1 --image-size 28 --behaviour expert --max-steps 9"
+    assert collect_command(stored, "a b.h5") == f"alewm collect push-t {expected} --out 'a b.h5'"
+    assert collect_command({**stored, "converted_from": "elsewhere"}, "a.h5") is None
+    assert collect_command({"task": "push-t"}, "a.h5") is None

@@ -64,7 +64,7 @@ class CountingDecoder:
 
     def __init__(self, decoder: Decoder) -> None:
         self.decoder, self.calls = decoder, 0
-        self.library, self.decodes_parts = decoder.library, decoder.decodes_parts
+        self.library, self.note, self.decodes_parts = decoder.library, decoder.note, decoder.decodes_parts
 
     def decode(self, stored: memoryview, chunk_bytes: int, start: int, out: np.ndarray) -> None:
         self.calls += 1

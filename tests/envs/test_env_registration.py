@@ -62,3 +62,23 @@ def test_gymnasium_finds_the_environment_through_its_module():
     code = "import gymnasium; print(gymnasium.make('alewm.envs.registration:alewm/TwoRoom-v1').spec.id)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "alewm/TwoRoom-v1"
+
+
+@pytest.mark.parametrize(
+    ("task", "package"), [("push-t", "pymunk"), ("push-t", "cv2"), ("reacher", "mujoco"), ("cube", "ogbench")]
+)
+def test_without_its_extra_a_task_is_listed_and_says_what_to_install(task, package):
+    code = (
+        f"import sys; sys.modules[{package!r}] = None\n"
+        "from alewm.envs.registration import get_task, task_names\n"
+        "from alewm.errors import InputError\n"
+        f"assert {task!r} in task_names()\n"
+        "try:\n"
+        f"    get_task({task!r}).make_vector_env(1)\n"
+        "except InputError as error:\n"
+        "    print(error)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    extra = get_task(task).extra
+    assert f"The task {task!r} needs the package {package!r}, which is not installed" in done.stdout
+    assert f"pip install 'alewm[{extra}]'" in done.stdout

@@ -10,6 +10,7 @@ from alewm.data.statistics import FileStatistics
 from alewm.envs.push_t import weak
 from alewm.envs.push_t.behaviour import NOISE_LEVELS, REPLAYS, collect_episodes, simulate_episode
 from alewm.envs.push_t.demonstrations import LONGEST, SHORTEST, demonstrate, sample_start, stream
+from alewm.envs.push_t.expert import Expert, ExpertConfig
 from alewm.envs.push_t.physics import PushTWorld
 from alewm.envs.push_t.poses import Pose, is_reached, pose_gap, sample_pose
 from alewm.envs.push_t.statistics import PushTStatistics
@@ -54,6 +55,16 @@ def test_what_is_said_to_be_reached_is(demonstrations):
         assert found == demonstration.first_reached
         is_new = (np.diff(demonstration.goal_poses, axis=0) != 0).any(1)
         assert demonstration.poses_pursued == 1 + is_new.sum()
+
+
+def test_the_expert_acts_even_where_it_cannot_push():
+    cornered = np.array([300.0, 300.0, 900.0, 900.0, 1.0, 0.0, 0.0])
+    expert, world = Expert(ExpertConfig(), np.random.default_rng(0)), PushTWorld(cornered)
+    for _ in range(12):
+        action = expert.act(world.state(), Pose(256.0, 256.0, 0.0))
+        assert np.isfinite(action).all()
+        assert np.linalg.norm(action) < 0.6
+        world.step(*action)
 
 
 def test_a_demonstration_is_a_function_of_its_number():

@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from alewm import CapacitySupport
+from alewm.native import NativeUnavailableError
 from alewm.regularizers.kernels import native
-from alewm.regularizers.kernels.compiler import NativeUnavailableError
 from alewm.regularizers.kernels.dispatch import choose, prefix_mixture_cf
 from alewm.regularizers.quadrature import EPPS_PULLEY, Quadrature
 

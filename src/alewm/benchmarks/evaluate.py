@@ -5,7 +5,7 @@ import time
 import torch
 
 from alewm.benchmarks.timing import print_line
-from alewm.devices import find_device
+from alewm.devices import find_device, simulation_device
 from alewm.envs.registration import get_task
 from alewm.envs.two_room.behaviour import simulate_episodes
 from alewm.errors import InputError
@@ -42,7 +42,7 @@ def bench_evaluate(
     goals = torch.stack([path[min(_GOAL_OFFSET, len(path) - 1)] for path in paths])
     steps = ((0,) * episodes, (_GOAL_OFFSET,) * episodes)
     pairs = GoalPairs(tuple(range(episodes)), *steps, {"proprio": starts}, {"proprio": goals})
-    envs = task.make_vector_env(episodes, where, config.model.encoder.image_size)
+    envs = task.make_vector_env(episodes, simulation_device(where), config.model.encoder.image_size)
     began = time.perf_counter()
     evaluate(envs, pairs, planner, model.log_prior.exp())
     cold = time.perf_counter() - began

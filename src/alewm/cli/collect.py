@@ -29,7 +29,7 @@ class Collect:
     """How frames are compressed, losslessly: gzip opens everywhere; zstd is smaller and faster to read, and needs the
     extra alewm[zstd]."""
     behaviour: str | None = None
-    """What acts while recording, for tasks that have a choice; if not given, what made the published data."""
+    """What acts while recording, for tasks that have a choice; if not given, what comes nearest to published data."""
     max_steps: int | None = None
     """Cut episodes after this many environment steps, for a quick try; if not given, where the task does."""
     jobs: int = 0

@@ -42,7 +42,7 @@ class Evaluate:
     reference: bool = False
     """Search as it is written, in float32, also where a faster search could run."""
     device: str = "auto"
-    """auto (a GPU where there is one), cpu, cuda or cuda:1."""
+    """auto (a GPU where there is one), cpu, cuda, cuda:1 or mps."""
     animations: int = 4
     """Episodes to film."""
     out: Path | None = None

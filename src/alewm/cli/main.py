@@ -14,6 +14,7 @@ from alewm.cli.convert import Convert
 from alewm.cli.demo import Demo
 from alewm.cli.evaluate import Evaluate
 from alewm.cli.inspect import Inspect
+from alewm.cli.lewm import ExportLeWM, ImportLeWM
 from alewm.cli.oscillator import Oscillator
 from alewm.cli.report import Report
 from alewm.cli.train import Train
@@ -28,6 +29,8 @@ Verb = (
     | Annotated[Inspect, tyro.conf.subcommand("inspect")]
     | Annotated[Convert, tyro.conf.subcommand("convert")]
     | Annotated[Oscillator, tyro.conf.subcommand("oscillator")]
+    | Annotated[ImportLeWM, tyro.conf.subcommand("import-lewm")]
+    | Annotated[ExportLeWM, tyro.conf.subcommand("export-lewm")]
     | Annotated[Bench, tyro.conf.subcommand("bench")]
 )
 

@@ -35,7 +35,7 @@ class Train:
     learning_rate: float | None = None
     """Peak learning rate."""
     device: str = "auto"
-    """auto (a GPU where there is one), cpu, cuda or cuda:1."""
+    """auto (a GPU where there is one), cpu, cuda, cuda:1 or mps."""
     precision: Literal["auto", "float32", "bfloat16"] | None = None
     """Arithmetic of the networks; auto is bfloat16 where a GPU has it."""
     acceleration: Literal["auto", "none", "compile", "graph"] | None = None

@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import shlex
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -91,6 +92,24 @@ def collect(
             if on_progress is not None:
                 on_progress(CollectionProgress(writer.num_episodes, num_episodes, num_new_rows))
     return path
+
+
+_FLAGS = {
+    "num_episodes": "--episodes",
+    "seed": "--seed",
+    "image_size": "--image-size",
+    "behaviour": "--behaviour",
+    "max_steps": "--max-steps",
+}
+"""What `alewm collect` stores of its flags, except how frames are compressed: that changes no frame."""
+
+
+def collect_command(attributes: Mapping[str, Any], out: str) -> str | None:
+    """The `alewm collect` command that makes a file with these attributes; None where no such command made it."""
+    if not {"task", "num_episodes", "seed"} <= attributes.keys() <= {"task", *_FLAGS}:
+        return None
+    flags = " ".join(f"{flag} {attributes[name]}" for name, flag in _FLAGS.items() if name in attributes)
+    return f"alewm collect {attributes['task']} {flags} --out {shlex.quote(out)}"
 
 
 def _check_complete(path: Path, described: Mapping[str, Any]) -> None:

@@ -14,19 +14,25 @@ from typing import Any, Protocol, runtime_checkable
 import h5py
 import numpy as np
 
+from alewm.data import native_inflate
 from alewm.data.codec import ZSTD_FILTER
+from alewm.native import NativeUnavailableError
 
 BLOSC_FILTER = 32001
 """The number under which HDF5 knows Blosc."""
 
-FAST_INFLATERS = ("zlib_ng.zlib_ng", "isal.isal_zlib")
-"""Modules with zlib's interface, fastest first; each is optional and returns the same bytes."""
+INFLATERS = ("zlib_ng.zlib_ng", "isal.isal_zlib", "zlib")
+"""Modules with zlib's interface, fastest first; all but Python's own are optional, and all return the same bytes."""
 
 _WINDOW_BITS = 15
 
 
 class DamagedError(ValueError):
-    """Stored bytes that are no chunk of frames."""
+    """Stored bytes that are no chunk of frames: number `index` of those that were to be decoded together."""
+
+    def __init__(self, problem: str, index: int = 0) -> None:
+        super().__init__(problem)
+        self.index = index
 
 
 @runtime_checkable
@@ -35,6 +41,9 @@ class Decoder(Protocol):
 
     library: str
     """Who does the work."""
+
+    note: str
+    """What else there is to say of the choice; empty for nothing."""
 
     decodes_parts: bool
     """Whether a part of a chunk is had for less than the whole."""
@@ -46,10 +55,24 @@ class Decoder(Protocol):
         """
 
 
+@runtime_checkable
+class BatchDecoder(Decoder, Protocol):
+    """A decoder that takes many chunks in one call."""
+
+    def decode_many(
+        self, file: np.ndarray, offsets: np.ndarray, sizes: np.ndarray, out: np.ndarray, *, verify: bool
+    ) -> None:
+        """Write the chunks, `sizes` bytes of `file` at `offsets`, to the rows of `out`, uint8 [n, chunk bytes].
+
+        Without `verify`, chunks are trusted to be what was once stored; they still cannot do harm.
+        """
+
+
 class Stored:
     """Chunks that are not compressed."""
 
     library = "nobody"
+    note = ""
     decodes_parts = True
 
     def decode(self, stored: memoryview, chunk_bytes: int, start: int, out: np.ndarray) -> None:
@@ -63,8 +86,9 @@ class Inflate:
 
     decodes_parts = False
 
-    def __init__(self, module_name: str) -> None:
+    def __init__(self, module_name: str, note: str = "") -> None:
         module = importlib.import_module(module_name)
+        self.note = note
         self.library = module_name.partition(".")[0]
         self._decompress: Callable[[memoryview, int, int], bytes] = module.decompress
         self._errors = (module.error, EOFError)
@@ -80,10 +104,38 @@ class Inflate:
         out[:] = np.frombuffer(data, np.uint8)
 
 
+class NativeInflate:
+    """zlib streams, by our decoder in C: straight into place, many in one call.
+
+    A call per frame keeps many threads waiting for the interpreter, which only one of them has at a time.
+    """
+
+    library = "C"
+    note = "inflate.c, many frames per call"
+    decodes_parts = False
+
+    def __init__(self) -> None:
+        native_inflate.library()
+
+    def decode(self, stored: memoryview, chunk_bytes: int, start: int, out: np.ndarray) -> None:
+        """Inflate the whole chunk."""
+        file = np.frombuffer(stored, np.uint8)
+        self.decode_many(file, np.array([0]), np.array([len(file)]), out[None, :chunk_bytes], verify=True)
+
+    def decode_many(
+        self, file: np.ndarray, offsets: np.ndarray, sizes: np.ndarray, out: np.ndarray, *, verify: bool
+    ) -> None:
+        """Inflate whole chunks."""
+        damage = native_inflate.inflate(file, offsets, sizes, out, verify=verify)
+        if damage is not None:
+            raise DamagedError(damage.problem, damage.index)
+
+
 class Zstd:
     """Zstandard frames."""
 
     library = "zstandard"
+    note = ""
     decodes_parts = False
 
     def __init__(self) -> None:
@@ -112,6 +164,7 @@ class Blosc:
     """
 
     library = "blosc"
+    note = ""
     decodes_parts = True
     _HEADER_BYTES = 16
 
@@ -148,14 +201,28 @@ def _check_size(found: int, expected: int) -> None:
 
 
 @cache
-def fastest_inflater() -> Inflate:
-    """The first of `FAST_INFLATERS` that is installed, else Python's zlib."""
-    for module_name in FAST_INFLATERS:
+def fastest_inflater() -> Decoder:
+    """Ours in C where it can be compiled, else the first of `INFLATERS` that is installed."""
+    try:
+        return NativeInflate()
+    except NativeUnavailableError as error:
+        return _installed_inflaters(f"not in C: {error}")[0]
+
+
+def all_inflaters() -> list[Decoder]:
+    """Every decoder of zlib streams that works here, fastest first; the last is Python's own."""
+    fastest = fastest_inflater()
+    return [fastest, *(inflater for inflater in _installed_inflaters() if inflater.library != fastest.library)]
+
+
+def _installed_inflaters(note: str = "") -> list[Inflate]:
+    found = []
+    for module_name in INFLATERS:
         try:
-            return Inflate(module_name)
+            found.append(Inflate(module_name, note))
         except ImportError:
             continue
-    return Inflate("zlib")
+    return found
 
 
 def decoder_of(filter_codes: list[int]) -> Decoder | str:

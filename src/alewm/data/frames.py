@@ -17,7 +17,7 @@ import torch
 
 from alewm.data import schema
 from alewm.data.checks import fault
-from alewm.data.decoders import DamagedError, Decoder, decoder_of
+from alewm.data.decoders import BatchDecoder, DamagedError, Decoder, decoder_of
 from alewm.data.resize import area_downsample, check_image_size
 from alewm.data.store import EpisodeStore
 
@@ -94,9 +94,12 @@ class MappedFrames:
         self._frame_bytes = int(np.prod(self.shape))
         self._checksums = store.frame_checksums() if table.frames_per_chunk == 1 else None
         with store.path.open("rb") as file:
-            self._view = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+            self._file = np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), np.uint8)
+        self._view = self._file.data
         runs = "" if table.frames_per_chunk == 1 else f" in runs of {table.frames_per_chunk}"
         self.description = f"frames{runs} mapped from the file, decoded by {self._decoder.library}"
+        if self._decoder.note:
+            self.description += f" ({self._decoder.note})"
 
     @property
     def has_checksums(self) -> bool:
@@ -104,9 +107,14 @@ class MappedFrames:
         return self._checksums is not None
 
     def read(self, rows: np.ndarray, out: np.ndarray) -> None:
-        """Write the frames at `rows` to `out`."""
+        """Write the frames at `rows` to `out`, which must be contiguous."""
+        if not out.flags.c_contiguous:
+            raise ValueError(f"Frames are read into contiguous memory only, not into strides of {out.strides}.")
         flat = out.reshape(len(rows), self._frame_bytes)
         per_chunk = self._table.frames_per_chunk
+        if per_chunk == 1 and isinstance(self._decoder, BatchDecoder):
+            self._decode_together(self._decoder, rows, flat)
+            return
         if per_chunk == 1 or self._decoder.decodes_parts:
             for i, row in enumerate(rows.tolist()):
                 chunk, slot = divmod(row, per_chunk)
@@ -132,13 +140,24 @@ class MappedFrames:
             if zlib.crc32(self._view[start : start + size]) != expected:
                 raise self._fault(int(row), "the stored frame differs from its checksum")
 
+    def _decode_together(self, decoder: BatchDecoder, rows: np.ndarray, flat: np.ndarray) -> None:
+        offsets, sizes = self._table.byte_offsets[rows], self._table.sizes[rows]
+        try:
+            # Frames with checksums of their own were compared with them when the file was opened.
+            decoder.decode_many(self._file, offsets, sizes, flat, verify=self._checksums is None)
+        except DamagedError as error:
+            raise self._undecodable(int(rows[error.index]), error) from None
+
     def _decode(self, chunk: int, row: int, start: int, out: np.ndarray) -> None:
         offset = int(self._table.byte_offsets[chunk])
         stored = self._view[offset : offset + int(self._table.sizes[chunk])]
         try:
             self._decoder.decode(stored, self._table.frames_per_chunk * self._frame_bytes, start, out)
         except DamagedError as error:
-            raise self._fault(row, f"the frame cannot be decoded ({error})") from None
+            raise self._undecodable(row, error) from None
+
+    def _undecodable(self, row: int, error: DamagedError) -> Exception:
+        return self._fault(row, f"the frame cannot be decoded ({error})")
 
     def _fault(self, row: int, problem: str) -> Exception:
         return fault(self._path, schema.PIXELS, row, problem + ".", "Collect or download the file again.")

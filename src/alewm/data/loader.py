@@ -20,6 +20,9 @@ from alewm.errors import InputError
 from alewm.shapes import Float, Tensor, UInt8
 from alewm.workers import num_available_cores
 
+_FRAMES_PER_TASK = 16
+"""About a millisecond of decoding, where the threads have enough to do."""
+
 
 @dataclass(frozen=True)
 class LoaderConfig:
@@ -63,7 +66,9 @@ class Windows:
         """Pixels and actions on `device`; from pinned memory the copy overlaps with what the device is doing."""
         if device.type == "cpu":
             return self.pixels, self.actions
-        copies = (self.pixels.to(device, non_blocking=True), self.actions.to(device, non_blocking=True))
+        # Elsewhere the memory could be handed back before a copy that was not awaited has read it.
+        overlaps = device.type == "cuda"
+        copies = (self.pixels.to(device, non_blocking=overlaps), self.actions.to(device, non_blocking=overlaps))
         self._pool.give_back_after_copy(self._buffer, device)
         return copies
 
@@ -215,9 +220,14 @@ class WindowLoader:
         buffer = self._pool.take()
         rows = self.shape.frame_rows(starts).reshape(-1)
         out = buffer.pixels.numpy().reshape(len(rows), *self.frames.shape)
-        bounds = np.linspace(0, len(rows), min(len(rows), 4 * self._num_threads) + 1).astype(int).tolist()
+        bounds = np.linspace(0, len(rows), self._num_tasks(len(rows)) + 1).astype(int).tolist()
         tasks = [self._threads.submit(self.frames.read, rows[a:b], out[a:b]) for a, b in pairwise(bounds)]
         return Windows(buffer.pixels, actions, buffer, self._pool), tasks
+
+    def _num_tasks(self, num_frames: int) -> int:
+        """Small tasks share the work evenly, large ones spend less time in the interpreter, which one thread has."""
+        wanted = num_frames // _FRAMES_PER_TASK
+        return min(num_frames, max(self._num_threads, min(wanted, 4 * self._num_threads)))
 
     def _epoch_order(self, epoch: int) -> np.ndarray:
         if self._order is None or self._order[0] != epoch:

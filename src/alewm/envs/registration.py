@@ -124,8 +124,8 @@ class Task:
         try:
             return getattr(importlib.import_module(module), name)
         except ModuleNotFoundError as error:
-            missing = error.name or ""
-            if self.extra is None or missing.partition(".")[0] == "alewm":
+            missing = (error.name or "").partition(".")[0]
+            if self.extra is None or missing == "alewm":
                 raise
             raise InputError(
                 f"The task {self.name!r} needs the package {missing!r}, which is not installed. "

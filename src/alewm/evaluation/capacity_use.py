@@ -24,7 +24,7 @@ def capacity_use(
     - `q_spread`: mean over episodes of the total-variation distance of q from `q_mean`. 0 is a selector that ignores
       what it sees.
     """
-    q, prior = q.double().cpu(), prior.double().cpu()
+    q, prior = q.cpu().double(), prior.cpu().double()
     mean = q.mean(0)
     return {
         "support": list(support.capacities),

@@ -11,8 +11,9 @@ import torch
 
 from alewm.data.normalize import ActionStatistics
 from alewm.data.pairs import EvaluationPair, draw_pairs, load_or_draw_pairs
-from alewm.data.splits import MIN_HELD_OUT_LENGTH, NUM_TEST, Splits
+from alewm.data.splits import MIN_HELD_OUT_LENGTH, NUM_TEST, Splits, load_or_make_splits
 from alewm.data.store import EpisodeStore
+from alewm.devices import simulation_device
 from alewm.envs.registration import Task, get_task
 from alewm.errors import InputError
 from alewm.evaluation.animations import choose_episodes, film, write_gif
@@ -30,7 +31,7 @@ from alewm.runs.provenance import provenance
 from alewm.training.checkpoint import Description, load_world_model
 from alewm.training.run import SPLITS, latest_checkpoint
 
-EPISODES_PER_BATCH = {"cpu": 16, "cuda": 64}
+EPISODES_PER_BATCH = {"cpu": 16, "cuda": 64, "mps": 64}
 """Episodes searched at once: what a processor's memory and caches hold, and what fills a GPU."""
 
 
@@ -78,6 +79,8 @@ def evaluate_run(
         RunFolder(folder).check(described)
     if not is_finished and not is_silent:
         print(f"{run} has not finished training: update {description.step} is evaluated.", file=sys.stderr)
+    if "imported_from" in description.extras and not is_silent:
+        print(f"{run} was imported: its weights may have been trained on the episodes held out here.", file=sys.stderr)
     statistics = ActionStatistics.from_dict(description.extras["action_statistics"])
     batch = EPISODES_PER_BATCH[device.type]
     planning = replace(settings.planning, episodes_per_batch=batch)
@@ -85,11 +88,13 @@ def evaluate_run(
     planner = Planner(model, statistics.mean, statistics.std, planning, inner_loop=search.inner_loop)
     pairs = _pairs(run, task, description, settings, data_path)
     image_size = description.config.model.encoder.image_size
-    envs = task.make_vector_env(len(pairs), device, image_size)
+    envs = task.make_vector_env(len(pairs), simulation_device(device), image_size)
     with _progress(planner, run, len(pairs), settings.budget) if not is_silent else nullcontext():
         found = evaluate(envs, pairs, planner, model.log_prior.exp(), budget=settings.budget)
     result = {**known, **found.result, "step": description.step, "search": search.description}
     result |= {"evaluated": evaluated, "made_with": provenance()}
+    if "imported_from" in description.extras:
+        result["imported_from"] = description.extras["imported_from"]
     if not is_own:
         RunFolder(folder).open(described)
     write_records(folder / "episodes.jsonl", found.records)
@@ -125,20 +130,30 @@ def _data_of(description: Description) -> dict[str, Any]:
     return data
 
 
+def _how_to_make(data: dict[str, Any]) -> str:
+    """How a file that `alewm collect` made is made again, as the end of a sentence; nothing for other files."""
+    return f", or make it again: {data['made_with']}" if "made_with" in data else ""
+
+
 def _pairs(
     run: Path, task: Task, description: Description, settings: EvaluationSettings, data_path: Path | None
 ) -> GoalPairs:
     data = _data_of(description)
+    if data_path is None and data["path"] is None:
+        raise InputError(f"{run} was imported without a data file. Say with --data which episodes to evaluate it on.")
     path = data_path or Path(data["path"])
     if data_path is None and not path.exists():
-        raise InputError(f"{run} was trained on {path}, which is no longer there. Say where it is with --data.")
+        raise InputError(
+            f"{run} was trained on {path}, which is no longer there. Say where it is with --data{_how_to_make(data)}."
+        )
     with EpisodeStore.open(path) as store:
-        if store.fingerprint != data["fingerprint"]:
+        if data["fingerprint"] is not None and store.fingerprint != data["fingerprint"]:
             raise InputError(
                 f"{run} was trained on data with fingerprint {data['fingerprint']}, but {path} has "
-                f"{store.fingerprint}: what is held out there may have been trained on. Give the run's own data file."
+                f"{store.fingerprint}: what is held out there may have been trained on. Give the run's own data file"
+                f"{_how_to_make(data)}."
             )
-        splits = Splits.load(run / SPLITS)
+        splits = Splits.load(run / SPLITS) if data["fingerprint"] is not None else load_or_make_splits(store)
         stored = _stored_pairs(store, splits, settings)
         if settings.num_episodes is not None and settings.num_episodes > len(stored):
             raise InputError(

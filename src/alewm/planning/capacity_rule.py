@@ -73,7 +73,7 @@ class Sample:
         """One capacity per episode."""
         streams = (stream("capacity", seed, episode) for episode in episodes)
         uniform = torch.cat([torch.rand(1, generator=source, dtype=torch.float64) for source in streams])
-        cumulative = q.double().cpu().cumsum(-1)
+        cumulative = q.cpu().double().cumsum(-1)
         drawn = (cumulative <= uniform[:, None]).sum(-1).clamp(max=len(support) - 1)
         return [(support.capacities[c],) for c in drawn.tolist()]
 

@@ -96,3 +96,26 @@ def refine(
     best = score(candidates).topk(num_elites, dim=1, largest=False)
     elites = candidates.gather(1, best.indices[:, :, None, None].expand(-1, -1, *mean.shape[1:]))
     return elites.mean(1), elites.std(1), best.values.mean(1)
+
+
+class CEM:
+    """The search as one object: its sizes once, then any cost over any sequences.
+
+    >>> import torch
+    >>> cem = CEM(num_candidates=64, num_iterations=10, num_elites=8)
+    >>> target = torch.tensor([0.3, -0.5])
+    >>> cost = lambda candidates: (candidates.sum(2) - target).square().sum(-1)  # [B, S, H, A] to [B, S]
+    >>> plan = cem(cost, torch.zeros(1, 4, 2), generator=torch.Generator().manual_seed(0)).mean
+    """
+
+    def __init__(
+        self, num_candidates: int = 300, num_iterations: int = 30, num_elites: int = 30, initial_std: float = 1.0
+    ) -> None:
+        self.config = CEMConfig(num_candidates, num_iterations, num_elites, initial_std)
+
+    def __call__(self, score: Score, initial_mean: Float[Tensor, "B H A"], *, generator: torch.Generator) -> CEMResult:
+        """The plan that minimises `score`, searched from `initial_mean` with noise from `generator`."""
+        shape = (self.config.num_iterations, len(initial_mean), self.config.num_candidates, *initial_mean.shape[1:])
+        noise = torch.randn(shape, generator=generator, device=generator.device, dtype=initial_mean.dtype)
+        noise[:, :, 0] = 0
+        return solve(score, noise.to(initial_mean.device), self.config, initial_mean)

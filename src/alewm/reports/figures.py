@@ -25,7 +25,10 @@ def thinned(series: Series, most: int = MOST_POINTS) -> Series:
 
 
 def metric_curves(curves: Mapping[int, Series], names: Sequence[str], title: str) -> Draw:
-    """One metric over update steps, a line per run; logarithmic where it spans more than a factor of 20."""
+    """One metric over update steps, a line per run; logarithmic where it spans more than a factor of 20.
+
+    The last fifth does not count for that: a learning rate that ends at zero is no curve over many decades.
+    """
 
     def draw(theme: Theme) -> Figure:
         figure, axes = new_axes()
@@ -33,7 +36,7 @@ def metric_curves(curves: Mapping[int, Series], names: Sequence[str], title: str
             steps, values = thinned(series)
             marker = "o" if len(steps) == 1 else None
             axes.plot(steps, values, color=theme.color(run), label=names[run], marker=marker, markersize=4)
-        values = [value for _, ys in curves.values() for value in ys]
+        values = [value for _, ys in curves.values() for value in ys[: max(1, len(ys) * 4 // 5)]]
         if min(values) > 0 and max(values) > 20 * min(values):
             axes.set_yscale("log")
         axes.set(title=title, xlabel="update steps")

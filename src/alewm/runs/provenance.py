@@ -69,4 +69,6 @@ def _processor() -> str:
 def _accelerator() -> str | None:
     import torch
 
-    return torch.cuda.get_device_name() if torch.cuda.is_available() else None
+    if torch.cuda.is_available():
+        return torch.cuda.get_device_name()
+    return "Apple GPU (MPS)" if torch.backends.mps.is_available() else None

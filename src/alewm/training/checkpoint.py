@@ -3,7 +3,7 @@
 A checkpoint is a folder `step-<n>` with
 
 - `model.safetensors`: parameters and buffers, all that planning needs;
-- `training.safetensors`: optimizer moments and the positions of the random streams;
+- `training.safetensors`: optimizer moments and the positions of the random streams; not in published checkpoints;
 - `checkpoint.json`: step, the run's config, the position in the data, and what the caller adds (normalisation, ...).
 """
 
@@ -53,12 +53,22 @@ def save_checkpoint(
     streams: RandomStreams,
 ) -> Path:
     """The new checkpoint under `folder`; it appears there whole or not at all."""
+    tensors = {_MODEL: model.state_dict(), _TRAINING: _training_tensors(model, optimizer, streams)}
+    return _write(folder, description, tensors)
+
+
+def save_weights(folder: Path, description: Description, state: Mapping[str, Tensor]) -> Path:
+    """A new checkpoint under `folder` to plan with; it has nothing from which training could go on."""
+    return _write(folder, description, {_MODEL: state})
+
+
+def _write(folder: Path, description: Description, files: Mapping[str, Mapping[str, Tensor]]) -> Path:
     final = folder / f"step-{description.step:08d}"
     partial = folder / f".{final.name}.partial"
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
-    save_file(_on_cpu(model.state_dict()), partial / _MODEL)
-    save_file(_on_cpu(_training_tensors(model, optimizer, streams)), partial / _TRAINING)
+    for name, tensors in files.items():
+        save_file(_on_cpu(tensors), partial / name)
     content = {
         "format": FORMAT,
         "step": description.step,

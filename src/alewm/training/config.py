@@ -5,6 +5,7 @@ from typing import Literal
 
 import torch
 
+from alewm.devices import why_no_bfloat16
 from alewm.errors import InputError
 from alewm.model.world_model import WorldModelConfig
 from alewm.training.acceleration import Acceleration
@@ -37,15 +38,17 @@ class TrainingConfig:
     diagnose_every: int = 500
     """Updates between effective rank and masked variance."""
     validate_every: int = 1000
-    """Updates between passes over the validation windows; also done at the end."""
+    """Updates between looks at validation windows; also done at the end."""
+    validation_batches: int = 50
+    """Batches of validation windows per look, the same ones each time."""
     checkpoint_every: int = 1000
     """Updates between checkpoints; also written at the end."""
     keep_checkpoints: int = 2
     """How many of the latest checkpoints stay."""
 
     def __post_init__(self) -> None:
-        counts = ("batch_size", "log_every", "diagnose_every", "validate_every", "checkpoint_every", "keep_checkpoints")
-        for name in counts:
+        counts = ("batch_size", "log_every", "diagnose_every", "validate_every", "validation_batches")
+        for name in (*counts, "checkpoint_every", "keep_checkpoints"):
             if getattr(self, name) < 1:
                 raise InputError(f"{name} must be at least 1, got {getattr(self, name)}.")
         if self.num_steps is not None and self.num_steps < 1:
@@ -66,10 +69,12 @@ class TrainingConfig:
 
     def autocast_dtype(self, device: torch.device) -> torch.dtype | None:
         """The dtype of mixed precision on `device`, or None for float32 throughout."""
-        if self.precision == "auto":
-            has_bfloat16 = device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
-            return torch.bfloat16 if has_bfloat16 else None
-        return torch.bfloat16 if self.precision == "bfloat16" else None
+        obstacle = why_no_bfloat16(device)
+        if self.precision == "bfloat16" and obstacle is not None:
+            raise InputError(f"bfloat16 was asked for, but {obstacle}. Leave the precision at `auto`, or use float32.")
+        if self.precision == "auto" and device.type == "cpu":
+            return None  # a CPU can, but gains nothing
+        return torch.bfloat16 if self.precision != "float32" and obstacle is None else None
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,8 @@
 """The data of a training run: a file found sound, its splits, and the loaders that cut windows from it."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +10,8 @@ import numpy as np
 import torch
 
 from alewm.config import to_dict
-from alewm.data.loader import LoaderConfig, WindowLoader
+from alewm.data.collect import collect_command
+from alewm.data.loader import LoaderConfig, WindowLoader, Windows
 from alewm.data.normalize import ActionStatistics
 from alewm.data.splits import SplitBy, Splits, load_or_make_splits
 from alewm.data.store import EpisodeStore
@@ -65,22 +68,30 @@ class TrainingData:
             "task": config.task,
             "frame_skip": FRAME_SKIP,
             "action_statistics": self.statistics.to_dict(),
-            "data": {"path": str(self.store.path.resolve()), **self.identity()},
+            "data": {"path": str(self.store.path.resolve()), **self.identity(), **self._recipe()},
             "held_out": {name: to_dict(self.splits)[name] for name in ("validation", "test")},
         }
+
+    def _recipe(self) -> dict[str, str]:
+        command = collect_command(self.store.attributes, self.store.path.name)
+        return {"made_with": command} if command else {}
 
     def training_windows(self, config: RunConfig, device: torch.device, num_threads: int = 0) -> WindowLoader:
         """This rank's training windows, shuffled."""
         return self._loader("train", config, config.training.batch_size, device, num_threads, shuffle=True)
 
-    def validation_windows(self, config: RunConfig, device: torch.device, num_threads: int = 0) -> WindowLoader | None:
-        """This rank's windows of the validation episodes, in the order of the file; None where there are too few."""
+    def validation_windows(self, config: RunConfig, device: torch.device, num_threads: int = 0) -> "SameBatches | None":
+        """This rank's share of some windows of the validation episodes; None where there are too few.
+
+        They are drawn at random: a batch of neighbouring windows is no sample of the latent's distribution.
+        """
         lengths, offsets = (values[list(self.splits.validation)] for values in (self.store.lengths, self.store.offsets))
         available = len(WindowIndex(offsets, lengths, WindowShape()))
         batch_size = min(config.training.batch_size, available // num_ranks() * num_ranks())
         if batch_size == 0:
             return None
-        return self._loader("validation", config, batch_size, device, num_threads, shuffle=False)
+        loader = self._loader("validation", config, batch_size, device, num_threads, shuffle=True)
+        return SameBatches(loader, config.training.validation_batches)
 
     def _loader(
         self, part: str, config: RunConfig, batch_size: int, device: torch.device, num_threads: int, *, shuffle: bool
@@ -100,6 +111,18 @@ class TrainingData:
             num_ranks=num_ranks(),
             pin_memory=device.type == "cuda",
         )
+
+
+class SameBatches:
+    """The first batches of a loader, the same ones at every iteration."""
+
+    def __init__(self, loader: WindowLoader, most: int) -> None:
+        self._loader, self._most, self._beginning = loader, most, loader.state_dict()
+
+    def __iter__(self) -> Iterator[Windows]:
+        """At most so many batches, from the loader's beginning."""
+        self._loader.load_state_dict(self._beginning)
+        return islice(iter(self._loader), self._most)
 
 
 def _check_fits(store: EpisodeStore, config: RunConfig) -> None:

@@ -27,7 +27,7 @@ def start_ranks(device: torch.device) -> torch.device:
     if "RANK" not in os.environ or (dist.is_available() and dist.is_initialized()):
         return device
     if device.type == "cuda":
-        device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+        device = torch.device(device.type, int(os.environ.get("LOCAL_RANK", "0")))
         torch.cuda.set_device(device)
     dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
     return device

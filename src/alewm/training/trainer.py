@@ -83,6 +83,7 @@ class Trainer:
     ) -> None:
         training = config.training
         self.acceleration = choose_acceleration(training.acceleration, device, deterministic=training.deterministic)
+        training.autocast_dtype(device)  # a precision the device lacks is refused now, before anything is written
         share_of_batch(training.batch_size)
         self.config, self.source, self.validation = config, source, validation
         self.device, self.extras, self.progress = device, dict(extras or {}), progress

@@ -72,7 +72,7 @@ def demonstrate(seed: int, index: int, config: ExpertConfig = DEFAULT_CONFIG) ->
         state = world.state()
         if is_reached(Pose.of(state), goal, _SATISFIED):
             goal, poses_pursued = sample_pose(generator, POSE_SPREAD), poses_pursued + 1
-            expert.begin_goal()
+            expert.forget_plan()
         actions.append(expert.act(state, goal).astype(np.float32))
         world.step(*actions[-1].astype(np.float64))
         if poses_pursued == 1 and first_reached is None and is_reached(Pose.of(world.state()), goal):

@@ -81,6 +81,15 @@ class PushTEnv(GoalEnv):
     An episode terminates after a step that ends in success (never before the first). The registered environment is cut
     after 200 steps.
 
+    ## Data
+    `alewm collect push-t` records an expert that brings the block to one random pose after another: it tries pushes out
+    in copies of the simulator, travels around the block to where the best one begins, and corrects it as it goes
+    (`alewm.envs.push_t.expert`). Every demonstration is one family of 16 episodes, the first exact and the others with
+    noise of three strengths (`alewm.envs.push_t.behaviour`); `--behaviour expert-101` replays each 101 times, as the
+    published data do. `--behaviour weak` is the public collector's random policy, to compare with
+    (`alewm.envs.push_t.weak`). Besides the columns of `info`, a file has `family`, `noise_std` and `goal_pose`, the
+    pose that the expert had in mind. `alewm bench push-t` says how often it gets there.
+
     ## Differences from the public version
     - The public version keeps the velocity of the block when a row is loaded into a scene that was already moving. Here
       every load begins a new scene, so that what follows depends on the row alone.

@@ -21,6 +21,12 @@ from alewm.shapes import Float
 STEADY_RESPONSE = 0.407
 """Share of the commanded way that the pusher covers per step under a repeated action."""
 
+_FROM_EDGE = 20.0  # pixels that the pusher stays off the arena's edge where a push begins
+_PASSED, _ARRIVED = 14.0, 8.0  # pixels from a corner of the way at which the next is headed for, and from its end
+_SLOWEST, _BRAKING = 0.08, 0.6  # least length of an action, and its share of what would reach the end in one step
+_CHANGE_STD, _CHANGE_FACTORS = math.radians(25), (0.6, 1.25)  # of a push's direction and strength
+_SHORTEST_PUSH = 3  # steps before a push may end
+
 
 @dataclass(frozen=True)
 class ExpertConfig:
@@ -62,8 +68,8 @@ class Expert:
         self._push_age = 0
         self._wanted = np.zeros(2)
 
-    def begin_goal(self) -> None:
-        """Forget the present plan: the goal has changed."""
+    def forget_plan(self) -> None:
+        """Begin anew with the next action: the goal has changed, or the push is over."""
         self._is_pushing, self._corners = False, []
 
     def act(self, state: Float[np.ndarray, "7"], goal: Pose) -> Float[np.ndarray, "2"]:
@@ -87,11 +93,13 @@ class Expert:
         turn = geometry.rotation(pose.angle)
         pusher = turn.T @ (state[:2] - state[2:4])
         pace = self._approach_strength * ACTION_PIXELS * STEADY_RESPONSE
-        best_cost = math.inf
+        # Should no push be possible, because the block is at a wall, look again from the middle.
+        best_cost, self._corners = math.inf, [np.full(2, geometry.ARENA_SIZE / 2)]
+        self._direction = math.atan2(*(state[2:4] - self._corners[0])[::-1])
         for _ in range(config.num_pushes):
             point, direction = sample_push(self._generator)
             place = turn @ point + state[2:4]
-            if place.min() < 20 or place.max() > geometry.ARENA_SIZE - 20:
+            if place.min() < _FROM_EDGE or place.max() > geometry.ARENA_SIZE - _FROM_EDGE:
                 continue
             length, corners = path_around_block(pusher, point)
             wanted = self._push_strength * _unit(direction + pose.angle)
@@ -119,8 +127,8 @@ class Expert:
         changes = [(0.0, 1.0)]
         if self._push_age:
             changes += zip(
-                generator.normal(0.0, math.radians(25), config.num_changes),
-                generator.uniform(0.6, 1.25, config.num_changes),
+                generator.normal(0.0, _CHANGE_STD, config.num_changes),
+                generator.uniform(*_CHANGE_FACTORS, config.num_changes),
                 strict=True,
             )
         best_cost, best = math.inf, self._wanted
@@ -129,8 +137,8 @@ class Expert:
             cost = self._trial(state, self._action, wanted, config.change_steps, goal)
             if cost < best_cost:
                 best_cost, best = cost, wanted
-        if self._push_age > 3 and best_cost > pose_gap(Pose.of(state), goal) - config.least_gain:
-            self.begin_goal()
+        if self._push_age > _SHORTEST_PUSH and best_cost > pose_gap(Pose.of(state), goal) - config.least_gain:
+            self.forget_plan()
             return
         self._wanted = best
         self._direction = math.atan2(best[1], best[0])
@@ -140,7 +148,7 @@ class Expert:
             way = self._corners[0] - state[:2]
             distance = float(np.linalg.norm(way))
             is_last = len(self._corners) == 1
-            if distance > (8.0 if is_last else 14.0):
+            if distance > (_ARRIVED if is_last else _PASSED):
                 break
             self._corners.pop(0)
             if is_last:
@@ -149,7 +157,7 @@ class Expert:
                 return
         strength = self._approach_strength
         if is_last:
-            strength = min(strength, max(0.08, distance / (ACTION_PIXELS * STEADY_RESPONSE) * 0.6))
+            strength = min(strength, max(_SLOWEST, _BRAKING * distance / (ACTION_PIXELS * STEADY_RESPONSE)))
         self._wanted = strength * way / distance
 
 

@@ -9,8 +9,8 @@ import torch
 
 from alewm.capacity.support import CapacitySupport
 from alewm.errors import InputError
+from alewm.native import NativeUnavailableError
 from alewm.regularizers.kernels import native, recurrence, reference
-from alewm.regularizers.kernels.compiler import NativeUnavailableError
 from alewm.regularizers.quadrature import Quadrature
 from alewm.shapes import Float, Tensor
 

@@ -10,15 +10,18 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from math import prod
+from pathlib import Path
 from typing import Any
 
 import torch
 
 from alewm.capacity.support import CapacitySupport
-from alewm.regularizers.kernels.compiler import NativeUnavailableError, library
+from alewm.native import NativeUnavailableError, load_library
 from alewm.regularizers.quadrature import Quadrature
 from alewm.shapes import Float, Tensor
 
+_SOURCE = Path(__file__).with_name("prefix_mixture.c")
+_FLAGS = ("-fno-math-errno",)
 _MAX_KNOTS, _MAX_WIDTH, _MAX_CAPACITIES = 64, 1024, 64  # the sizes of the source's stack buffers
 _SIZES: list[Any] = [ctypes.c_long] * 4 + [ctypes.c_int] * 2 + [ctypes.c_long, ctypes.c_int, ctypes.c_float]
 
@@ -32,7 +35,7 @@ def why_not(s: Tensor, support: CapacitySupport, quadrature: Quadrature) -> str 
     if quadrature.num_knots > _MAX_KNOTS or support.latent_dim > _MAX_WIDTH or len(support) > _MAX_CAPACITIES:
         return f"it is built for up to {_MAX_KNOTS} knots, {_MAX_WIDTH} coordinates and {_MAX_CAPACITIES} capacities"
     try:
-        library()
+        load_library(_SOURCE, _FLAGS)
     except NativeUnavailableError as error:
         return str(error)
     return None
@@ -116,7 +119,7 @@ def _call(
 
 @cache
 def _function(name: str, num_others: int) -> Callable[..., None]:
-    function = getattr(library(), name)
+    function = getattr(load_library(_SOURCE, _FLAGS), name)
     function.argtypes = [ctypes.c_void_p] * (4 + num_others) + _SIZES
     function.restype = None
     return function  # type: ignore[no-any-return]

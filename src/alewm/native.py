@@ -1,4 +1,4 @@
-"""Builds the C kernels on first use, where the machine has a C compiler, into the user's cache folder."""
+"""Builds C sources on first use, where the machine has a C compiler, into the user's cache folder."""
 
 import ctypes
 import hashlib
@@ -10,8 +10,7 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
-_SOURCE = Path(__file__).with_name("prefix_mixture.c")
-_FLAGS = ("-O3", "-fno-math-errno", "-fPIC", "-shared")
+_FLAGS = ("-O3", "-fPIC", "-shared")
 
 
 class NativeUnavailableError(RuntimeError):
@@ -19,32 +18,38 @@ class NativeUnavailableError(RuntimeError):
 
 
 @cache
-def library() -> ctypes.CDLL:
-    """The compiled library; raises NativeUnavailableError with the reason where there is none."""
+def load_library(source: Path, flags: tuple[str, ...] = ()) -> ctypes.CDLL:
+    """The library compiled from `source`, with `flags` besides the usual ones; NativeUnavailableError says why not.
+
+    It is built anew when the source, a header beside it, the compiler, the flags or the processor change.
+    """
     compiler = os.environ.get("CC") or shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
     if compiler is None:
         raise NativeUnavailableError("no C compiler was found")
-    flags = (*_FLAGS, "-mcpu=native" if platform.machine() in {"arm64", "aarch64"} else "-march=native")
-    recipe = "\n".join((_SOURCE.read_text(), compiler, *flags, platform.machine(), _processor()))
-    built = _cache_folder() / f"{_SOURCE.stem}-{hashlib.sha256(recipe.encode()).hexdigest()[:16]}.so"
+    native = "-mcpu=native" if platform.machine() in {"arm64", "aarch64"} else "-march=native"
+    command = (compiler, *_FLAGS, native, *flags)
+    texts = [file.read_text(encoding="utf-8") for file in (source, *sorted(source.parent.glob("*.h")))]
+    recipe = "\n".join((*texts, *command, platform.machine(), _processor()))
+    built = _cache_folder() / f"{source.stem}-{hashlib.sha256(recipe.encode()).hexdigest()[:16]}.so"
     if not built.exists():
-        _compile(compiler, flags, built)
+        _compile(command, source, built)
     try:
         return ctypes.CDLL(str(built))
     except OSError as error:
         raise NativeUnavailableError(f"the compiled library {built} does not load: {error}") from error
 
 
-def _compile(compiler: str, flags: tuple[str, ...], built: Path) -> None:
+def _compile(command: tuple[str, ...], source: Path, built: Path) -> None:
     with tempfile.TemporaryDirectory(dir=built.parent) as folder:
         fresh = Path(folder) / built.name
-        command = [compiler, *flags, str(_SOURCE), "-o", str(fresh), "-lm"]
         try:
-            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            done = subprocess.run(
+                [*command, str(source), "-o", str(fresh), "-lm"], capture_output=True, text=True, check=False
+            )
         except OSError as error:
-            raise NativeUnavailableError(f"the C compiler {compiler} does not start: {error}") from error
+            raise NativeUnavailableError(f"the C compiler {command[0]} does not start: {error}") from error
         if done.returncode != 0:
-            raise NativeUnavailableError(f"{compiler} failed: {done.stderr.strip()[:500]}")
+            raise NativeUnavailableError(f"{command[0]} failed: {done.stderr.strip()[:500]}")
         fresh.replace(built)  # atomic: processes that build at the same time do not see each other's halves
 
 

@@ -1,0 +1,70 @@
+"""`alewm import-lewm` and `alewm export-lewm`: LeWM weights in and out."""
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+
+
+@dataclass(frozen=True)
+class ImportLeWM:
+    """Make a run of LeWM weights from elsewhere, which `alewm evaluate` and `alewm report` accept.
+
+    Reads a folder with config.json and weights.pt, or a .pt file, with the encoder names of transformers 4 or 5.
+    Nothing in the files is executed. Which episodes the weights were trained on is not recorded in them.
+    """
+
+    path: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="PATH")]
+    """The folder or the .pt file."""
+    out: Path
+    """The run folder to make."""
+    task: str | None = None
+    """The task the weights were trained for; if not given, the one the data file is labelled with."""
+    data: Path | None = None
+    """An episode file: action statistics come from its training episodes, and it is what evaluation plans on."""
+    action_mean: tuple[float, ...] = ()
+    """Mean of each action dimension, where no data file gives it."""
+    action_std: tuple[float, ...] = ()
+    """Standard deviation of each action dimension."""
+
+    def run(self) -> None:
+        """Makes the run."""
+        from alewm.ecosystem.import_lewm import import_lewm
+
+        import_lewm(
+            self.path,
+            self.out,
+            task=self.task,
+            data_path=self.data,
+            action_mean=self.action_mean,
+            action_std=self.action_std,
+        )
+        print(self.out)
+
+
+@dataclass(frozen=True)
+class ExportLeWM:
+    """Write the newest checkpoint of a run as LeWM weights that stable-worldmodel loads.
+
+    LeWM has no capacities: an ALeWM is written at full width, or with --capacity at one of its capacities.
+    """
+
+    source: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
+    """The run folder."""
+    out: Path
+    """The new folder for config.json and weights.pt."""
+    capacity: int | None = None
+    """Zero what lies beyond this many coordinates, so that plans are made with this prefix."""
+    names: Literal[4, 5] = 4
+    """Encoder names of transformers 4, as in the released weights, or of transformers 5."""
+
+    def run(self) -> None:
+        """Writes the folder."""
+        from alewm.ecosystem.export_lewm import export_lewm
+
+        exported = export_lewm(self.source, self.out, capacity=self.capacity, generation=self.names)
+        for warning in exported.warnings:
+            print(f"warning: {warning}", file=sys.stderr)
+        print(exported.path)

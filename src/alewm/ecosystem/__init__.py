@@ -1,0 +1,1 @@
+"""Other people's files, interfaces and habits: LeWM weights, stable-worldmodel, the Hugging Face Hub."""

@@ -1,0 +1,142 @@
+"""LeWM weights from elsewhere as a run of ours, which `alewm evaluate` and `alewm report` accept."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from alewm.config import to_dict
+from alewm.data.collect import collect_command
+from alewm.data.normalize import ActionStatistics
+from alewm.data.splits import Splits, load_or_make_splits
+from alewm.data.store import EpisodeStore
+from alewm.ecosystem.lewm_architecture import configuration_of
+from alewm.ecosystem.lewm_files import LeWMFiles, read_lewm
+from alewm.envs.registration import Task, get_task
+from alewm.errors import InputError
+from alewm.model.lewm_names import from_lewm
+from alewm.model.world_model import WorldModel, WorldModelConfig, build_world_model
+from alewm.runs.folder import RunFolder
+from alewm.training.checkpoint import Description, save_weights
+from alewm.training.config import RunConfig
+from alewm.training.data import FRAME_SKIP
+from alewm.training.losses import ObjectiveConfig
+from alewm.training.run import SPLITS
+
+
+@dataclass(frozen=True)
+class _Data:
+    """What a data file adds to weights that came without it."""
+
+    task: str | None
+    statistics: ActionStatistics
+    splits: Splits
+    identity: dict[str, Any]
+
+
+def load_lewm(path: Path) -> WorldModel:
+    """The model in a LeWM checkpoint (a folder or a `.pt` file), on the CPU and in evaluation mode."""
+    files = read_lewm(path)
+    return _model_of(files, configuration_of(files.state, files.config))
+
+
+def import_lewm(
+    path: Path,
+    out: Path,
+    *,
+    task: str | None = None,
+    data_path: Path | None = None,
+    action_mean: tuple[float, ...] = (),
+    action_std: tuple[float, ...] = (),
+) -> RunFolder:
+    """A new run in `out` with the LeWM weights at `path`.
+
+    The files hold neither the task nor how actions were normalised. Statistics come from the training episodes of
+    `data_path`, or from `action_mean` and `action_std`, which win; the task from the file's label or from `task`.
+    """
+    given = _given_statistics(action_mean, action_std)
+    if given is None and data_path is None:
+        raise InputError(
+            "LeWM's files do not say how actions were normalised, and a plan cannot be executed without. Give --data "
+            "FILE (statistics of its training episodes), or --action-mean and --action-std with one number per action "
+            "dimension."
+        )
+    files = read_lewm(path)
+    config = configuration_of(files.state, files.config)
+    data = _read_data(data_path) if data_path is not None else None
+    chosen = _task(task, data, data_path)
+    statistics = given if given is not None else data.statistics  # type: ignore[union-attr]
+    _check_actions(config, chosen, statistics)
+    model = _model_of(files, config)
+
+    run_config = RunConfig(task=chosen.name, model=config, objective=ObjectiveConfig(method="lewm"))
+    origin = {"format": "lewm", "file": files.weights_path.name, "sha256": files.sha256}
+    identity = data.identity if data is not None else {"path": None, "fingerprint": None}
+    extras: dict[str, Any] = {
+        "task": chosen.name,
+        "frame_skip": FRAME_SKIP,
+        "action_statistics": statistics.to_dict(),
+        "data": identity,
+        "imported_from": origin,
+    }
+    described = {**to_dict(run_config), "imported_from": origin, "action_statistics": statistics.to_dict()}
+    described["data"] = {name: value for name, value in identity.items() if name != "path"}
+    folder = RunFolder(out).open(described, data=identity)
+    if data is not None:
+        data.splits.save(out / SPLITS)
+    checkpoint = save_weights(folder.checkpoints, Description(0, run_config, {}, extras), model.state_dict())
+    known = folder.result() or {}
+    folder.finish({**known, "training": {"step": 0, "checkpoint": str(checkpoint.relative_to(out)), **origin}})
+    return folder
+
+
+def _model_of(files: LeWMFiles, config: WorldModelConfig) -> WorldModel:
+    model = build_world_model(config, torch.Generator())
+    model.load_state_dict(from_lewm(files.state, model.state_dict()))
+    return model.eval()
+
+
+def _given_statistics(mean: tuple[float, ...], std: tuple[float, ...]) -> ActionStatistics | None:
+    if bool(mean) != bool(std):
+        raise InputError("--action-mean and --action-std belong together, one number per action dimension each.")
+    return ActionStatistics(mean, std) if mean else None
+
+
+def _read_data(path: Path) -> _Data:
+    with EpisodeStore.open(path) as store:
+        splits = load_or_make_splits(store)
+        actions = np.concatenate([store.actions[store.rows_of(episode)] for episode in splits.train])
+        identity: dict[str, Any] = {
+            "path": str(store.path.resolve()),
+            "fingerprint": store.fingerprint,
+            "episodes": store.num_episodes,
+            "frames": store.num_rows,
+        }
+        if command := collect_command(store.attributes, store.path.name):
+            identity["made_with"] = command
+        return _Data(store.attributes.get("task"), ActionStatistics.fit(actions), splits, identity)
+
+
+def _task(asked: str | None, data: _Data | None, data_path: Path | None) -> Task:
+    labelled = data.task if data is not None else None
+    if asked is not None and labelled is not None and asked != labelled:
+        raise InputError(f"{data_path} holds episodes of {labelled!r}, but --task says {asked!r}.")
+    name = asked or labelled
+    if name is None:
+        raise InputError("LeWM's files do not name their task. Give --task, for example --task two-room.")
+    return get_task(name)
+
+
+def _check_actions(config: WorldModelConfig, task: Task, statistics: ActionStatistics) -> None:
+    if config.action_dim != FRAME_SKIP * task.action_dim:
+        raise InputError(
+            f"The weights read action blocks of {config.action_dim} numbers, but {task.name!r} has {task.action_dim} "
+            f"numbers per action and {FRAME_SKIP} actions per block. Is --task right?"
+        )
+    if statistics.action_dim != task.action_dim:
+        raise InputError(
+            f"Action statistics of {statistics.action_dim} dimensions were given, but {task.name!r} has "
+            f"{task.action_dim}."
+        )

@@ -1,0 +1,112 @@
+"""The page that travels with weights: what they are, what they reached, how to use them."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from alewm.model.world_model import WorldModel
+from alewm.training.checkpoint import Description
+
+_LOADING = """\
+```python
+from alewm.ecosystem.hub import PretrainedRun
+
+run = PretrainedRun.from_pretrained("{name}")  # a folder, or a repository of the Hub
+planner = run.planner()
+actions = planner(image_now, image_of_the_goal)  # uint8 [Y, X, 3] each
+```
+"""
+
+
+def model_card(
+    name: str, description: Description, model: WorldModel, result: Mapping[str, Any], provenance: Mapping[str, Any]
+) -> str:
+    """Markdown with the Hub's front matter; every number in it comes from the run's own files."""
+    config, extras = description.config, description.extras
+    data: dict[str, Any] = extras.get("data", {})
+    capacities = ", ".join(map(str, config.model.capacities))
+    facts = [
+        ("task", config.task),
+        ("method", config.objective.method),
+        ("latent width", config.model.latent_dim),
+        ("capacities", capacities),
+        ("images", f"{config.model.encoder.image_size} x {config.model.encoder.image_size}"),
+        ("parameters", f"{sum(parameter.numel() for parameter in model.parameters()):,}"),
+        ("weights stored as", extras.get("weights", "float32")),
+        ("updates", f"{description.step:,}"),
+        ("imported from", _origin(extras)),
+        ("data fingerprint", data.get("fingerprint")),
+        ("data made with", _code(data.get("made_with"))),
+        ("trained with", _code(provenance.get("command"))),
+        ("commit", provenance.get("commit")),
+    ]
+    parts = [
+        "---\nlibrary_name: alewm\nlicense: apache-2.0\ntags:\n- world-model\n- planning\n- alewm\n---\n",
+        f"# {name}\n",
+        "A latent world model that plans from pixels, made with `alewm`.\n",
+        _table(("", ""), [(label, value) for label, value in facts if value is not None]),
+        "## Success\n",
+        _success(result, extras),
+        "## Use\n",
+        _LOADING.format(name=name),
+        _evaluation(name, data),
+    ]
+    return "\n".join(parts)
+
+
+def _success(result: Mapping[str, Any], extras: Mapping[str, Any]) -> str:
+    if "success_rate" not in result:
+        return "Not evaluated yet.\n"
+    low, high = result["interval"]
+    cem = result["planning"]["cem"]
+    rows = [
+        ("success", f"{_percent(result['success_rate'])} (95 % interval {_percent(low)} to {_percent(high)})"),
+        ("where not solved at the start", _percent(result["success_rate_nontrivial"])),
+        ("uniform random actions, same pairs", _percent(result["random_success_rate"])),
+        ("doing nothing, same pairs", _percent(result["zero_success_rate"])),
+        ("solved at the start", _percent(result["presolved_share"])),
+        ("pairs", f"{result['episodes']} ({result['evaluated']['split']} episodes)"),
+        ("search", f"{cem['num_candidates']} candidates, {cem['num_iterations']} iterations"),
+        ("mean capacity", f"{result['mean_capacity']:.3g} of {result['support'][-1]}"),
+        ("command", _code(result.get("made_with", {}).get("command"))),
+    ]
+    lines = [_table(("", ""), [(label, value) for label, value in rows if value is not None])]
+    if extras.get("weights") == "bfloat16":
+        lines.append("Measured with the float32 weights, before the matrices were rounded to bfloat16.\n")
+    if "imported_from" in extras:
+        lines.append("The weights were imported: they may have been trained on the episodes they were tested on.\n")
+    if len(result["support"]) > 1:
+        counts = result["capacity_counts"]
+        lines.append("Capacities planned with, and the selector's mean q beside its prior:\n")
+        rows = [
+            (str(k), counts[str(k)], f"{q:.3f}", f"{prior:.3f}")  # type: ignore[misc]
+            for k, q, prior in zip(result["support"], result["q_mean"], result["q_prior"], strict=True)
+        ]
+        lines.append(_table(("capacity", "episodes", "mean q", "prior"), rows))
+    return "\n".join(lines)
+
+
+def _evaluation(name: str, data: Mapping[str, Any]) -> str:
+    made = f"`{data['made_with']}`" if "made_with" in data else f"the file with fingerprint {data.get('fingerprint')}"
+    path = data.get("path") or "FILE"
+    return (
+        f"This folder is a run folder: `alewm evaluate {name} --data {path}` repeats the evaluation and `alewm report "
+        f"{name}` draws it. The data file is not included; it is {'made by ' if 'made_with' in data else ''}{made}.\n"
+    )
+
+
+def _table(head: tuple[str, ...], rows: Iterable[tuple[Any, ...]]) -> str:
+    lines = [head, ("---",) * len(head), *rows]
+    return "\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines) + "\n"
+
+
+def _percent(rate: float | None) -> str:
+    return "-" if rate is None else f"{100 * rate:.1f} %"
+
+
+def _code(command: Any) -> str | None:
+    return f"`{command}`" if command else None
+
+
+def _origin(extras: Mapping[str, Any]) -> str | None:
+    origin = extras.get("imported_from")
+    return f"{origin['format']}, {origin['file']}, sha256 {origin['sha256']}" if origin else None

@@ -1,0 +1,106 @@
+"""`alewm import-lewm` and `alewm export-lewm`: weights come in, are evaluated and reported, and go out again."""
+
+import json
+
+import pytest
+import torch
+from conftest import SEARCH, contents
+
+from alewm.ecosystem.import_lewm import load_lewm
+from alewm.ecosystem.lewm_architecture import description_of
+from alewm.ecosystem.lewm_files import write_lewm
+from alewm.model.lewm_names import to_lewm
+from alewm.model.predictor import PredictorConfig
+from alewm.model.vit import ViTConfig
+from alewm.model.world_model import WorldModelConfig, build_world_model
+
+
+@pytest.fixture(scope="module")
+def released(tmp_path_factory):
+    """A small LeWM as its authors would publish it."""
+    config = WorldModelConfig(
+        latent_dim=64,
+        capacities=(64,),
+        has_selector=False,
+        projector_dim=64,
+        encoder=ViTConfig(image_size=28, patch_size=14, hidden_dim=64, num_blocks=1, num_heads=1, mlp_dim=64),
+        predictor=PredictorConfig(num_blocks=1, num_heads=2, head_dim=16, mlp_dim=64),
+    )
+    model = build_world_model(config, torch.Generator().manual_seed(0))
+    return write_lewm(
+        tmp_path_factory.mktemp("hub") / "lewm", description_of(config), to_lewm(model.state_dict(), 14, 4)
+    )
+
+
+def test_imported_weights_are_evaluated_reported_and_exported_again(alewm_here, released, data, tmp_path):
+    assert alewm_here("import-lewm", released, "--data", data, "--out", "run").splitlines()[-1] == "run"
+    held_out = json.loads((tmp_path / "run/splits.json").read_text())["test"]
+    said = alewm_here("evaluate", "run", *SEARCH, "--animations", 0, "--out", "run")
+    assert said.splitlines()[-1] == "run/result.json"
+    result = json.loads((tmp_path / "run/result.json").read_text())
+    assert result["episodes"] == len(held_out)
+    assert result["imported_from"]["format"] == "lewm"
+    assert len(result["imported_from"]["sha256"]) == 64
+    assert alewm_here("report", "run", "--out", "page").splitlines()[-1] == "page/index.html"
+    assert alewm_here("export-lewm", "run", "--out", "again").splitlines()[-1] == "again"
+    before, after = (torch.load(folder / "weights.pt", weights_only=True) for folder in (released, tmp_path / "again"))
+    assert before.keys() == after.keys()
+    assert all(torch.equal(before[name], after[name]) for name in before)
+    assert (tmp_path / "again/config.json").read_text() == (released / "config.json").read_text()
+
+
+def test_without_data_the_statistics_are_given_and_evaluation_asks_for_episodes(
+    alewm_here, refused, released, data, tmp_path
+):
+    said = refused("import-lewm", released, "--task", "two-room", "--out", "run")
+    assert "do not say how actions were normalised" in said
+    assert "--action-mean and --action-std" in said
+    assert "belong together" in refused("import-lewm", released, "--action-mean", 0, 0, "--out", "run")
+    statistics = ("--action-mean", 0.0, 0.1, "--action-std", 0.5, 0.6)
+    assert "Give --task" in refused("import-lewm", released, *statistics, "--out", "run")
+    assert not (tmp_path / "run").exists()
+    alewm_here("import-lewm", released, "--task", "two-room", *statistics, "--out", "run")
+    checkpoint = json.loads(next((tmp_path / "run/checkpoints").rglob("checkpoint.json")).read_text())
+    assert checkpoint["extras"]["action_statistics"] == {"mean": [0.0, 0.1], "std": [0.5, 0.6]}
+    assert "imported without a data file" in refused("evaluate", "run", *SEARCH)
+    alewm_here("evaluate", "run", *SEARCH, "--animations", 0, "--data", data)
+
+
+def test_importing_again_changes_nothing_and_other_weights_are_refused(
+    alewm_here, refused, released, trained, data, tmp_path
+):
+    alewm_here("import-lewm", released, "--data", data, "--out", "run")
+    before = contents(tmp_path / "run")
+    alewm_here("import-lewm", released, "--data", data, "--out", "run")
+    assert contents(tmp_path / "run") == before
+    state = torch.load(released / "weights.pt", weights_only=True)
+    other = write_lewm(
+        tmp_path / "other",
+        json.loads((released / "config.json").read_text()),
+        {name: tensor + 1 for name, tensor in state.items()},
+    )
+    assert "imported_from.sha256" in refused("import-lewm", other, "--data", data, "--out", "run")
+    said = refused("import-lewm", released, "--data", data, "--task", "push", "--out", "another")
+    assert "holds episodes of 'two-room'" in said
+    assert contents(tmp_path / "run") == before
+
+
+def test_statistics_of_another_task_are_refused(refused, released):
+    statistics = ("--action-mean", 0, 0, 0, "--action-std", 1, 1, 1)
+    said = refused("import-lewm", released, "--task", "two-room", *statistics, "--out", "run")
+    assert "Action statistics of 3 dimensions were given, but 'two-room' has 2" in said
+
+
+def test_an_alewm_is_exported_with_a_warning_or_at_a_capacity(alewm, refused, trained, tmp_path):
+    done = alewm("export-lewm", trained, "--out", "whole")
+    assert "exported at its full width 32" in done.stderr
+    assert "folded into both projectors" in done.stderr
+    assert done.stdout.splitlines()[-1] == "whole"
+    done = alewm("export-lewm", trained, "--out", "short", "--capacity", 4, "--names", 5)
+    assert "full width" not in done.stderr
+    names = torch.load(tmp_path / "short/weights.pt", weights_only=True)
+    assert "encoder.layers.0.attention.q_proj.weight" in names
+    assert load_lewm(tmp_path / "short").config.latent_dim == 64
+    assert "exists already" in refused("export-lewm", trained, "--out", "short")
+    assert "Capacity 5 is not supported" in refused("export-lewm", trained, "--out", "new", "--capacity", 5)
+    assert not (tmp_path / "new").exists()

@@ -1,0 +1,134 @@
+"""A shared folder is a run folder: saved, loaded, evaluated and pushed without a network."""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from conftest import COLLECT, SEARCH, contents, run_alewm
+from huggingface_hub import ModelCard
+from safetensors.torch import load_file
+
+from alewm.ecosystem.hub import PretrainedRun
+from alewm.ecosystem.pretrained import save_pretrained
+from alewm.errors import InputError
+from alewm.planning.cem import CEMConfig
+from alewm.planning.planner import PlanningConfig
+
+
+@pytest.fixture(scope="module")
+def evaluated_run(trained, tmp_path_factory):
+    """A copy of the run with a result."""
+    folder = tmp_path_factory.mktemp("evaluated-run")
+    shutil.copytree(trained, folder / "run")
+    run_alewm(folder, "evaluate", "run", *SEARCH, "--animations", 0, "--out", "run")
+    return folder / "run"
+
+
+@pytest.fixture(scope="module")
+def shared(evaluated_run, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("shared") / "two-room-small"
+    PretrainedRun(evaluated_run).save_pretrained(folder)
+    return folder
+
+
+def test_the_folder_holds_no_pickle_no_optimizer_and_no_path_of_this_machine(shared, data):
+    names = set(contents(shared))
+    assert {"README.md", "config.json", "result.json", "splits.json", "metrics.jsonl", "episodes.jsonl"} <= names
+    assert [Path(name).name for name in names if name.startswith("checkpoints")].count("model.safetensors") == 1
+    assert not any("training.safetensors" in name or name.endswith((".pt", ".bin", ".pkl")) for name in names)
+    for name, content in contents(shared).items():
+        if name.endswith((".json", ".jsonl", ".md")):
+            assert str(data.parent).encode() not in content, name
+
+
+def test_the_loaded_model_is_the_trained_one(shared, evaluated_run):
+    loaded, original = PretrainedRun.from_pretrained(shared), PretrainedRun(evaluated_run)
+    ours, theirs = loaded.model.state_dict(), original.model.state_dict()
+    assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
+    assert loaded.description.extras["action_statistics"] == original.description.extras["action_statistics"]
+    planning = PlanningConfig(cem=CEMConfig(8, 1, 2))
+    now, goal = torch.randint(0, 256, (2, 28, 28, 3), generator=torch.Generator().manual_seed(0), dtype=torch.uint8)
+    plan = loaded.planner(planning)(now, goal)
+    assert plan.shape == (25, 2)
+    assert torch.equal(plan, original.planner(planning)(now, goal))
+
+
+def test_the_card_says_what_the_run_s_files_say(shared, evaluated_run):
+    card, result = ModelCard.load(shared / "README.md"), json.loads((evaluated_run / "result.json").read_text())
+    assert card.data.library_name == "alewm"
+    text = card.text
+    low, high = (f"{100 * bound:.1f} %" for bound in result["interval"])
+    assert f"{100 * result['success_rate']:.1f} % (95 % interval {low} to {high})" in text
+    assert f"| uniform random actions, same pairs | {100 * result['random_success_rate']:.1f} % |" in text
+    fingerprint = json.loads((evaluated_run / "config.json").read_text())["data"]["fingerprint"]
+    assert fingerprint in text
+    for k, count in result["capacity_counts"].items():
+        assert f"| {k} | {count} | " in text
+    assert 'PretrainedRun.from_pretrained("two-room-small")' in text
+    assert "alewm collect two-room --episodes 16 --seed 0 --image-size 28 --out two-room.h5" in text
+    assert PretrainedRun(evaluated_run).generate_model_card().data.tags == card.data.tags
+
+
+def test_it_is_evaluated_on_data_made_again_by_the_command_in_the_card(shared, evaluated_run, refused, tmp_path):
+    folder = shutil.copytree(shared, tmp_path / "pretrained")
+    said = refused("evaluate", folder, *SEARCH)
+    assert "or make it again: alewm collect two-room --episodes 16" in said
+    run_alewm(tmp_path, *COLLECT, "--out", "two-room.h5")
+    run_alewm(tmp_path, "evaluate", "pretrained", *SEARCH, "--animations", 0, "--out", "pretrained")
+    assert (folder / "episodes.jsonl").read_bytes() == (evaluated_run / "episodes.jsonl").read_bytes()
+
+
+def test_bfloat16_halves_the_matrices_and_stays_near(evaluated_run, shared, tmp_path):
+    small = save_pretrained(evaluated_run, tmp_path / "small", "bfloat16")
+    whole, half = (load_file(next(folder.rglob("model.safetensors"))) for folder in (shared, small))
+    for name, tensor in whole.items():
+        is_matrix = tensor.ndim > 1
+        assert half[name].dtype == (torch.bfloat16 if is_matrix else tensor.dtype)
+        torch.testing.assert_close(half[name].to(tensor.dtype), tensor, atol=0, rtol=2**-8 if is_matrix else 0)
+    loaded = PretrainedRun.from_pretrained(small).model
+    assert {tensor.dtype for tensor in loaded.parameters()} == {torch.float32}
+    assert "before the matrices were rounded to bfloat16" in (small / "README.md").read_text()
+
+
+def test_a_folder_in_use_is_never_written_over(shared, evaluated_run):
+    before = contents(evaluated_run)
+    for save in (PretrainedRun(shared).save_pretrained, lambda folder: save_pretrained(shared, folder)):
+        with pytest.raises(InputError, match="exists already and is not empty"):
+            save(evaluated_run)
+    assert contents(evaluated_run) == before
+
+
+def test_pushing_uploads_that_folder(shared, evaluated_run, monkeypatch):
+    uploaded = {}
+
+    class Api:
+        def __init__(self, token=None):
+            pass
+
+        def create_repo(self, repo_id, **_):
+            return type("Repo", (), {"repo_id": repo_id})
+
+        def upload_folder(self, repo_id, folder_path, **_):
+            uploaded[repo_id] = contents(Path(folder_path))
+            return "sent"
+
+    monkeypatch.setattr("huggingface_hub.hub_mixin.HfApi", Api)
+    assert PretrainedRun(evaluated_run).push_to_hub("someone/two-room-small") == "sent"
+    expected = contents(shared)
+    assert uploaded["someone/two-room-small"] == expected
+
+
+def test_without_the_extra_the_rest_works_and_the_message_names_it():
+    code = (
+        "import sys\nsys.modules['huggingface_hub'] = None\n"
+        "import alewm.ecosystem.pretrained, alewm.ecosystem.import_lewm, alewm.ecosystem.stable_worldmodel\n"
+        "from alewm.errors import InputError\n"
+        "try:\n    import alewm.ecosystem.hub\n"
+        "except InputError as error:\n    print(error)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "pip install 'alewm[hub]'" in done.stdout
