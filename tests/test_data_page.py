@@ -1,6 +1,7 @@
 """What `docs/data.md` shows is what happens: its examples run, and its recorder records any environment."""
 
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -8,6 +9,8 @@ from pathlib import Path
 import gymnasium
 import numpy as np
 import pytest
+from PIL import Image
+from small_recordings import write_lerobot_v2, write_recordings
 
 from alewm.cli.main import main
 from alewm.data.store import EpisodeStore
@@ -84,3 +87,32 @@ def test_the_reader_reads_what_collect_wrote(workshop, monkeypatch, capsys):
     assert capsys.readouterr().out.startswith("2 ")
     assert names["first"]["pixels"].dtype == np.uint8
     assert "proprio" in names["first"]
+
+
+def commands(verb):
+    blocks = re.findall(r"```bash\n(.*?)```", PAGE, flags=re.DOTALL)
+    return [
+        shlex.split(line)[1:] for block in blocks for line in block.splitlines() if line.startswith(f"alewm {verb}")
+    ]
+
+
+def test_recordings_are_converted_as_shown(workshop, monkeypatch):
+    write_recordings(workshop / "recordings/my-robot", [5, 6])
+    write_lerobot_v2(workshop / "lerobot/my-set", [5, 6])
+    small = ("--image-size", 16, "--jobs", 1)  # the pictures of the tests are small
+    for words in commands("convert"):
+        alewm(monkeypatch, *words, *small)
+    for name in ("my-robot", "my-set"):
+        with EpisodeStore.open(f"data/{name}.h5") as store:
+            assert store.lengths.tolist() == [5, 6]
+            assert store.attributes.get("task") == ("my-task" if name == "my-set" else None)
+
+
+def test_a_file_is_inspected_as_shown(workshop, monkeypatch, capsys):
+    few = ("--episodes", 7, "--image-size", 8, "--jobs", 1)
+    alewm(monkeypatch, "collect", "two-room", *few, "--out", "data/two-room.h5")
+    for words in commands("inspect"):
+        alewm(monkeypatch, *words)
+    assert capsys.readouterr().out.splitlines()[-1] == "data/two-room.frames.png"
+    with Image.open("data/two-room.frames.png") as sheet:
+        assert sheet.size == (8 * 100 - 4, 6 * 100 - 4)

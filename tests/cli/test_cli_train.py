@@ -149,6 +149,18 @@ def test_bad_input_gets_a_message_and_leaves_nothing(refused, data, tmp_path, ar
     assert not (tmp_path / "run").exists()
 
 
+def test_event_files_are_asked_for_and_a_missing_logger_is_named_with_its_install_line(
+    refused, alewm_here, data, tmp_path, monkeypatch
+):
+    few = ("train", "two-room-tiny", "--steps", 2, "--batch-size", 4, "--device", "cpu", "--threads", 1, "--data", data)
+    monkeypatch.setitem(sys.modules, "trackio", None)  # as if it were not installed
+    said = refused(*few, "--out", "run", "--log", "tensorboard", "--log", "trackio")
+    assert "--log trackio needs the package 'trackio', which is not installed. Install it: pip install trackio" in said
+    assert not (tmp_path / "run").exists()
+    alewm_here(*few, "--out", "run", "--log", "tensorboard")
+    assert list((tmp_path / "run/tensorboard").glob("events.out.tfevents.*"))
+
+
 def test_data_must_be_named_and_presets_can_be_listed(refused, alewm_here):
     assert "--data FILE is needed" in refused("train", "two-room-tiny")
     assert alewm_here("train", "--list").split() == list(preset_names())

@@ -53,12 +53,7 @@ class Collect:
             max_steps=self.max_steps,
             jobs=self.jobs,
         )
-        size = f"{self.episodes:,} episodes in {self.out.stat().st_size / 1e6:,.1f} MB"
-        if made.num_new_frames:
-            rate = f"{made.frames_per_second:,.0f} frames/s with {made.num_processes} processes"
-            print(f"{made.num_new_frames:,} new frames in {made.seconds:.1f} s: {rate}; {size}")
-        else:
-            print(f"complete already: {size}")
+        print(made.in_words(self.out, self.episodes))
         task = get_task(self.task)
         print(statistics_table(load_or_measure(self.out, task), task))
         print(self.out)

@@ -10,9 +10,11 @@ import tyro
 import alewm
 from alewm.cli.bench import Bench
 from alewm.cli.collect import Collect
+from alewm.cli.convert import Convert
 from alewm.cli.demo import Demo
 from alewm.cli.evaluate import Evaluate
 from alewm.cli.experiment import Experiment
+from alewm.cli.inspect import Inspect
 from alewm.cli.lewm import ExportLeWM, ImportLeWM
 from alewm.cli.oscillator import Oscillator
 from alewm.cli.report import Report
@@ -26,6 +28,8 @@ Verb = (
     | Annotated[Evaluate, tyro.conf.subcommand("evaluate")]
     | Annotated[Experiment, tyro.conf.subcommand("experiment")]
     | Annotated[Report, tyro.conf.subcommand("report")]
+    | Annotated[Inspect, tyro.conf.subcommand("inspect")]
+    | Annotated[Convert, tyro.conf.subcommand("convert")]
     | Annotated[Oscillator, tyro.conf.subcommand("oscillator")]
     | Annotated[ImportLeWM, tyro.conf.subcommand("import-lewm")]
     | Annotated[ExportLeWM, tyro.conf.subcommand("export-lewm")]

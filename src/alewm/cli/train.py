@@ -56,6 +56,8 @@ class Train:
     split: Literal["family", "episode"] = "family"
     """What is held out: whole families where episodes are copies of a demonstration (else episodes), or episodes even
     then, as in the paper."""
+    log: Annotated[tuple[Literal["tensorboard", "trackio", "wandb"], ...], tyro.conf.UseAppendAction] = ()
+    """Show metrics there too, besides the run's metrics.jsonl; may be given several times."""
     threads: int = 0
     """Threads that decode frames; 0 means one per core."""
     list: bool = False
@@ -88,6 +90,7 @@ class Train:
             preset=self.preset,
             split_by=self.split,
             num_threads=self.threads,
+            loggers=self.log,
         )
         if launched_rank() == 0:
             print(out)

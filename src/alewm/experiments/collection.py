@@ -1,33 +1,13 @@
 """Recording a task's episodes into a file, with a bar for whoever waits."""
 
-import time
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from alewm.data.codec import Compression
-from alewm.data.collect import CollectionProgress, collect
+from alewm.data.watched import Collected, collect_watched
 from alewm.envs.registration import get_task
 from alewm.errors import InputError
-from alewm.progress import Progress
 from alewm.workers import num_processes
-
-
-@dataclass(frozen=True)
-class Collected:
-    """What a collection added to its file."""
-
-    num_new_frames: int
-    """Frames recorded now; 0 if the file was complete already."""
-    seconds: float
-    """Time it took."""
-    num_processes: int
-    """Processes that shared the work."""
-
-    @property
-    def frames_per_second(self) -> float:
-        """Frames simulated, drawn, compressed and stored per second."""
-        return self.num_new_frames / self.seconds
 
 
 def collect_task(
@@ -61,28 +41,15 @@ def collect_task(
                 f"--max-steps is from 1 to the {task.max_episode_steps} steps of {task.name}, got {max_steps}."
             )
         source, attributes["max_steps"] = partial(source, max_steps=max_steps), max_steps
-    out.parent.mkdir(parents=True, exist_ok=True)
-    began, num_new_frames = time.perf_counter(), 0
-    with Progress(f"collecting {task.name}", num_episodes, "episodes") as bar:
-
-        def show(now: CollectionProgress) -> None:
-            nonlocal num_new_frames
-            if num_new_frames == 0:
-                bar.done = bar.before = now.num_done - 1  # what an interrupted run had finished
-            num_new_frames = now.num_new_rows
-            rate = num_new_frames / (time.perf_counter() - began)
-            bar.advance(now.num_done - bar.done, f"{rate:,.0f} frames/s")
-
-        collect(
-            source,
-            out,
-            num_episodes=num_episodes,
-            seed=seed,
-            attributes=attributes,
-            num_workers=processes,
-            compression=compression,
-            # Where an episode takes seconds, an interruption should not lose many, nor the last worker be alone.
-            episodes_per_task=1 if task.drawing_is_slow else 16,
-            on_progress=show,
-        )
-    return Collected(num_new_frames, time.perf_counter() - began, processes)
+    return collect_watched(
+        source,
+        out,
+        f"collecting {task.name}",
+        num_episodes=num_episodes,
+        num_workers=processes,
+        seed=seed,
+        attributes=attributes,
+        compression=compression,
+        # Where an episode takes seconds, an interruption should not lose many, nor the last worker be alone.
+        episodes_per_task=1 if task.drawing_is_slow else 16,
+    )

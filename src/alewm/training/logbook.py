@@ -33,28 +33,30 @@ class Logbook:
             joined |= {f"{kind}/{name}": value for name, value in record.items() if name not in ("step", "kind")}
         return joined
 
-    def rewind(self, step: int) -> None:
-        """Drop every line of a later step, and a last line that was cut short."""
+    def rewind(self, step: int) -> int:
+        """The furthest step that had been written, after every line later than `step` and a cut last line are gone."""
         if not self.path.exists():
-            return
-        kept = []
+            return 0
+        kept, furthest = [], 0
         lines = self.path.read_text().splitlines(keepends=True)
         for number, line in enumerate(lines, start=1):
             try:
-                is_kept = json.loads(line)["step"] <= step
-            except (json.JSONDecodeError, KeyError, TypeError) as error:
+                written = int(json.loads(line)["step"])
+            except (ValueError, KeyError, TypeError) as error:
                 if number == len(lines):
                     break
                 raise InputError(
                     f"{self.path}, line {number}: expected a JSON object with a `step`, found {line[:60]!r}. "
                     f"Move the file away to go on without its history."
                 ) from error
-            if is_kept:
+            furthest = max(furthest, written)
+            if written <= step:
                 kept.append(line)
         if kept != lines:
             partial = self.path.with_name(f".{self.path.name}.partial")
             partial.write_text("".join(kept))
             partial.replace(self.path)
+        return furthest
 
 
 class RunningMeans:

@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from alewm.runs.lock import only_writer
 from alewm.training.checkpoint import checkpoints_in
 from alewm.training.config import RunConfig
 from alewm.training.data import TrainingData
+from alewm.training.loggers import Loggers
 from alewm.training.ranks import first_rank_first, leave_ranks, share_of_batch, start_ranks, this_rank
 from alewm.training.trainer import Trainer, TrainingResult
 
@@ -35,12 +36,15 @@ def train_run(
     preset: str | None = None,
     split_by: SplitBy = "family",
     num_threads: int = 0,
+    loggers: Sequence[str] = (),
     is_silent: bool = False,
 ) -> RunFolder:
     """The finished run in `out`, begun there or continued; `torchrun` may have started several processes for it.
 
-    Nothing is written before the data, the configuration and the folder have been found to fit each other.
+    Nothing is written before the data, the configuration and the folder have been found to fit each other. `loggers`
+    are those of `alewm.training.loggers`; they are no part of the configuration, and may change when a run goes on.
     """
+    told = Loggers(loggers, out, to_dict(config))
     device = start_ranks(device)
     try:
         share_of_batch(config.training.batch_size)
@@ -60,6 +64,7 @@ def train_run(
             device=device,
             validation=data.validation_windows(config, device, num_threads) or (),
             extras=data.extras(config),
+            loggers=told,
         )
         if is_first and not is_silent:
             print(f"updates on {device}: {trainer.acceleration}", file=sys.stderr)

@@ -3,7 +3,7 @@
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ from alewm.training.config import RunConfig
 from alewm.training.diagnostics import effective_rank, masked_variance, mean_entropy
 from alewm.training.graphed import GraphedUpdates
 from alewm.training.logbook import Logbook, RunningMeans
+from alewm.training.loggers import Loggers
 from alewm.training.losses import Losses, Objective
 from alewm.training.noise import RandomStreams, seeded_generator
 from alewm.training.optim import build_optimizer, learning_rate_factor, set_learning_rate
@@ -35,6 +36,7 @@ from alewm.training.prefetch import batches_on
 from alewm.training.ranks import share_of_batch, this_rank, wait_for_all_ranks
 from alewm.training.source import WindowBatch, WindowSource
 from alewm.training.step import PlainUpdates, StepResult
+from alewm.training.validation import validate
 
 
 class NonFiniteUpdateError(InputError):
@@ -63,8 +65,8 @@ Progress = Callable[[int, int, Mapping[str, Any]], None]
 class Trainer:
     """One training run in one folder; running it again continues it.
 
-    Writes `metrics.jsonl` and `checkpoints/` below `folder` and nothing else. Every rank constructs one with the
-    windows that are its own; rank 0 writes.
+    Writes `metrics.jsonl` and `checkpoints/` below `folder`, and what its `loggers` write. Every rank constructs
+    one with the windows that are its own; rank 0 writes.
     """
 
     def __init__(
@@ -77,6 +79,7 @@ class Trainer:
         validation: Iterable[WindowBatch] = (),
         extras: Mapping[str, Any] | None = None,
         progress: Progress | None = None,
+        loggers: Loggers | None = None,
     ) -> None:
         training = config.training
         self.acceleration = choose_acceleration(training.acceleration, device, deterministic=training.deterministic)
@@ -84,6 +87,7 @@ class Trainer:
         share_of_batch(training.batch_size)
         self.config, self.source, self.validation = config, source, validation
         self.device, self.extras, self.progress = device, dict(extras or {}), progress
+        self.loggers = loggers or Loggers()
         self.checkpoints = folder / "checkpoints"
         self.logbook = Logbook(folder / "metrics.jsonl")
         self.num_steps = training.total_steps(len(source))
@@ -99,7 +103,7 @@ class Trainer:
 
     def run(self) -> TrainingResult:
         """The end of the run, reached from its latest checkpoint or from the start."""
-        with _repeatable(self.config.training.deterministic):
+        with _repeatable(self.config.training.deterministic), closing(self.loggers):
             self._resume()
             update = self._updates()
             self.model.train()
@@ -167,25 +171,24 @@ class Trainer:
             },
         )
 
-    @torch.no_grad()
     def _validate(self) -> None:
-        """The losses on held-out windows, with running moments, no dropout, and the same noise every time."""
-        streams = RandomStreams(self.config.training.seed, self.device)
-        means = RunningMeans()
-        dtype = self.config.training.autocast_dtype(self.device)
-        self.model.eval()
+        """The losses on held-out windows, with the same noise every time; loggers also get q and a rollout."""
         with self.acceleration.suspended():
-            for windows in self.validation:
-                pixels, actions = windows.to(self.device)
-                noise = streams.draw_step(self.model, len(pixels), actions.shape[1], drops=False)
-                with torch.autocast(self.device.type, dtype=dtype, enabled=dtype is not None):
-                    losses: Losses = self.objective(self.model, pixels, actions, noise, streams.directions)
-                means.add(
-                    {"loss": losses.total, **losses.terms, "q": losses.q.mean(0), "q_entropy": mean_entropy(losses.q)}
-                )
-        self.model.train()
-        if means.count:
-            self._write("validation", self._q_by_capacity(means.take()))
+            found = validate(
+                self.model,
+                self.objective,
+                self.validation,
+                RandomStreams(self.config.training.seed, self.device),
+                self.device,
+                dtype=self.config.training.autocast_dtype(self.device),
+                shows=self.loggers.are_listening,
+            )
+        if found.means.count:
+            self._write("validation", self._q_by_capacity(found.means.take()))
+        if found.q and found.picture is not None:
+            by_capacity = zip(self.config.model.capacities, torch.cat(found.q).T.cpu().numpy(), strict=True)
+            shown = {f"q_of_windows/{k}": shares for k, shares in by_capacity}
+            self.loggers.write(self.step, "validation", {**shown, "rollout": found.picture.numpy()})
 
     def _q_by_capacity(self, means: Mapping[str, Any]) -> dict[str, Any]:
         """`q/8`, `q/16`, ... instead of a list: a line of metrics says by itself what it holds."""
@@ -197,6 +200,7 @@ class Trainer:
         self._latest |= {f"{kind}/{name}": value for name, value in values.items()}
         if this_rank() == 0:
             self.logbook.append({"step": self.step, "kind": kind, **values})
+            self.loggers.write(self.step, kind, values)
 
     def _save(self) -> None:
         if this_rank() == 0:
@@ -214,8 +218,10 @@ class Trainer:
             self.step = description.step
         wait_for_all_ranks()
         if this_rank() == 0:
-            self.logbook.rewind(self.step)
+            furthest_step = self.logbook.rewind(self.step)
             self._latest = self.logbook.latest()
+            if self.step < self.num_steps:
+                self.loggers.open(self.step, furthest_step)
 
     def _check_same_config(self, checkpoint: Path) -> None:
         lines = differences(to_dict(self.config), to_dict(read_description(checkpoint).config))

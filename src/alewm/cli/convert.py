@@ -1,0 +1,65 @@
+"""`alewm convert`: recordings in other formats, as one file to train on."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+
+
+@dataclass(frozen=True)
+class Convert:
+    """Write an episode file from a LeRobot data set (2.x or 3.x), or from videos or images with tables of actions.
+
+    Needs the extra alewm[convert], except for image folders with CSV tables. docs/data.md shows the layouts. Repeating
+    the command after an interruption continues; a complete file is left as it is.
+    """
+
+    source: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="FOLDER")]
+    """The folder of the data set or of the recordings."""
+    out: Path
+    """The file to write; its folder is made if it does not exist."""
+    format: Literal["auto", "recordings", "lerobot"] = "auto"
+    """What the folder holds; auto looks for meta/info.json, which LeRobot data sets have."""
+    camera: str | None = None
+    """The camera of a LeRobot data set that has several, for example observation.images.top."""
+    image_size: int | None = 224
+    """Pixels per side of a stored frame, averaged over areas; None keeps frames as they were recorded."""
+    fit: Literal["squash", "crop"] = "squash"
+    """Frames that are not square: averaged to a square whole, or cut to the middle first."""
+    task: str | None = None
+    """The task's name, stored in the file; a preset for another task then refuses it."""
+    fps: float | None = None
+    """Rows per second, stored in the file; if not given, what the data set or the first video says."""
+    episodes: int | None = None
+    """Only the first so many episodes."""
+    compression: Annotated[Literal["gzip", "zstd"], tyro.conf.arg(name="filter")] = "gzip"
+    """How frames are compressed, losslessly; zstd needs the extra alewm[zstd]."""
+    jobs: int = 0
+    """Processes to use; 0 means one per core."""
+
+    def run(self) -> None:
+        """Converts what is missing of the file."""
+        from alewm.data.codec import Compression
+        from alewm.data.conversion.convert import convert, open_source
+        from alewm.data.conversion.frames import FrameSize
+        from alewm.data.store import EpisodeStore
+
+        source = open_source(self.source, self.format, camera=self.camera, size=FrameSize(self.image_size, self.fit))
+        made, notes = convert(
+            source,
+            self.out,
+            task=self.task,
+            fps=self.fps,
+            num_episodes=self.episodes,
+            compression=Compression(self.compression),
+            jobs=self.jobs,
+        )
+        with EpisodeStore.open(self.out) as store:
+            print(made.in_words(self.out, store.num_episodes))
+            height, width, _ = store.frame_shape
+            others = ", ".join(name for name in store.column_names if name not in ("pixels", "action")) or "nothing"
+            print(f"frames of {height} x {width}, {store.action_dim} numbers per action; also {others}")
+        for note in notes:
+            print(note)
+        print(self.out)

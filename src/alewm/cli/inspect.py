@@ -1,0 +1,85 @@
+"""`alewm inspect`: what a data file, a run folder, a checkpoint or a folder of recordings is."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import tyro
+
+from alewm.errors import InputError
+
+if TYPE_CHECKING:
+    from alewm.data.store import EpisodeStore
+
+
+@dataclass(frozen=True)
+class Inspect:
+    """Say what a data file, run folder, checkpoint or LeRobot data set holds.
+
+    Of a data file: its columns, episodes, lengths, action statistics and problems, and a picture of some frames. A file
+    that cannot be used is described as far as it can be read; then follows what is wrong, with status 2.
+    """
+
+    path: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="PATH")]
+    """The file or folder."""
+    out: Path | None = None
+    """Where the picture of frames goes; if not given, FILE.frames.png beside the file."""
+    quick: bool = False
+    """Do not read every frame of a file without checksums, only some."""
+
+    def run(self) -> None:
+        """Prints the description."""
+        if not self.path.exists():
+            raise InputError(f"{self.path} does not exist. Give a data file, a run folder or a checkpoint.")
+        if self.path.is_dir():
+            print(_describe_folder(self.path))
+        else:
+            self._describe_file()
+
+    def _describe_file(self) -> None:
+        from alewm.data.contact_sheet import write_contact_sheet
+        from alewm.data.inspection import describe_columns, describe_episodes, find_problems
+        from alewm.data.store import EpisodeStore
+
+        print(describe_columns(self.path), flush=True)
+        with EpisodeStore.open(self.path) as store:
+            print(f"\n{describe_episodes(store)}\n", flush=True)
+            if not self.quick:
+                _check_every_frame(store)
+            problems = find_problems(store)
+            print("\n".join(f"note: {problem}" for problem in problems) or "no problem found")
+            print(write_contact_sheet(store, self.out or self.path.with_name(f"{self.path.stem}.frames.png")))
+
+
+def _check_every_frame(store: "EpisodeStore") -> None:
+    from alewm.data.verify import verify_frames
+    from alewm.progress import Progress
+    from alewm.workers import num_available_cores
+
+    with Progress(f"checking {store.path}", store.num_rows, "frames") as bar:
+        verify_frames(
+            store,
+            num_threads=num_available_cores(),
+            on_progress=lambda done, _: bar.advance(done - bar.done),
+        )
+
+
+def _describe_folder(path: Path) -> str:
+    if (path / "checkpoint.json").is_file():
+        from alewm.training.inspection import describe_checkpoint
+
+        return describe_checkpoint(path)
+    if (path / "config.json").is_file():
+        from alewm.training.inspection import describe_run
+
+        return describe_run(path)
+
+    from alewm.data.conversion.convert import open_source
+
+    source = open_source(path)
+    kind = source.identity()["format"]
+    rate = f" at {source.fps:g} fps" if source.fps else ""
+    return (
+        f"{path}: {source.num_episodes} episodes{rate} ({kind})\n"
+        f"To make a data file of them: alewm convert {path} --out FILE"
+    )

@@ -1,0 +1,43 @@
+"""Frames of a few episodes on one picture: what a file shows, at a glance."""
+
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from alewm.data.store import EpisodeStore
+
+NUM_EPISODES = 6
+NUM_FRAMES = 8
+_TILE, _GAP = 96, 4
+_PAPER = (51, 65, 85)  # a colour that few frames have at their edges
+
+
+def contact_sheet(store: EpisodeStore, num_episodes: int = NUM_EPISODES, num_frames: int = NUM_FRAMES) -> Image.Image:
+    """One row per episode, spread over the file; its frames from the first to the last, spread over the episode."""
+    episodes = _spread(store.num_episodes, num_episodes)
+    height, width, _ = store.frame_shape
+    scale = _TILE / max(height, width)
+    size = max(1, round(width * scale)), max(1, round(height * scale))
+    columns = min(num_frames, int(store.lengths[episodes].max()))
+    sheet = Image.new("RGB", (columns * (size[0] + _GAP) - _GAP, len(episodes) * (size[1] + _GAP) - _GAP), _PAPER)
+    for y, episode in enumerate(episodes):
+        rows = store.rows_of(int(episode)).start + _spread(int(store.lengths[episode]), columns)
+        for x, frame in enumerate(store.frames(rows)):
+            # Small frames are enlarged as they are, so that their pixels can be seen.
+            way = Image.Resampling.NEAREST if scale > 1 else Image.Resampling.BOX
+            sheet.paste(Image.fromarray(frame).resize(size, way), (x * (size[0] + _GAP), y * (size[1] + _GAP)))
+    return sheet
+
+
+def write_contact_sheet(store: EpisodeStore, path: Path) -> Path:
+    """`path`, after the sheet was written there as PNG in one step."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f".{path.name}.draft")
+    contact_sheet(store).save(draft, "png")
+    return draft.replace(path)
+
+
+def _spread(count: int, wanted: int) -> np.ndarray:
+    """At most `wanted` numbers from 0 to `count` - 1, the first and the last among them, evenly apart."""
+    return np.unique(np.linspace(0, count - 1, min(count, wanted)).round().astype(np.int64))

@@ -1,0 +1,1 @@
+"""Recordings in other formats, as episodes for our file."""

@@ -1,0 +1,77 @@
+"""Recordings of any of the known formats, converted into one file."""
+
+from pathlib import Path
+from typing import Any, Literal
+
+from alewm.data.codec import Compression
+from alewm.data.conversion.frames import AS_RECORDED, FrameSize
+from alewm.data.conversion.lerobot import LeRobotEpisodes, is_lerobot
+from alewm.data.conversion.recordings import Recordings
+from alewm.data.watched import Collected, collect_watched
+from alewm.data.windows import WindowShape
+from alewm.errors import InputError
+from alewm.workers import num_processes
+
+Format = Literal["auto", "recordings", "lerobot"]
+
+
+def open_source(
+    path: Path, kind: Format = "auto", *, camera: str | None = None, size: FrameSize = AS_RECORDED
+) -> Recordings | LeRobotEpisodes:
+    """The episodes in `path`, in the format it is found to have."""
+    if not path.is_dir():
+        raise InputError(f"{path} is no folder. Give the folder of a LeRobot data set, or of videos and their actions.")
+    if kind == "lerobot" or (kind == "auto" and is_lerobot(path)):
+        return LeRobotEpisodes(path, camera, size)
+    if camera is not None:
+        raise InputError(f"--camera chooses among the cameras of a LeRobot data set; {path} is a folder of recordings.")
+    return Recordings(path, size)
+
+
+def convert(
+    source: Recordings | LeRobotEpisodes,
+    out: Path,
+    *,
+    task: str | None = None,
+    fps: float | None = None,
+    num_episodes: int | None = None,
+    compression: Compression = Compression(),  # noqa: B008 (frozen)
+    jobs: int = 0,
+) -> tuple[Collected, list[str]]:
+    """What was added to `out` now, and notes for the person who asked.
+
+    As with collecting, a repeated call continues after an interruption, a complete file is left as it is, and one made
+    from other recordings or with other settings is refused. `fps` is stored where the recordings do not know theirs.
+    """
+    compression.check_installed()
+    known = source.num_episodes
+    wanted = known if num_episodes is None else num_episodes
+    if not 1 <= wanted <= known:
+        raise InputError(f"{source.folder} has {known} episodes; --episodes is from 1 to that, got {wanted}.")
+    rate = fps or source.fps
+    attributes: dict[str, Any] = {"source": source.identity(), "image_size": source.size.image_size}
+    attributes |= {"task": task} if task is not None else {}
+    attributes |= {"fps": rate} if rate is not None else {}
+    attributes |= {"fit": source.size.fit} if source.size.image_size is not None else {}
+    made = collect_watched(
+        source,
+        out,
+        f"converting {source.folder}",
+        num_episodes=wanted,
+        num_workers=min(num_processes(jobs), wanted),
+        seed=0,
+        attributes=attributes,
+        compression=compression,
+        episodes_per_task=1,  # an episode is a video to decode: long enough to be worth keeping
+    )
+    return made, _notes(rate)
+
+
+def _notes(rate: float | None) -> list[str]:
+    if rate is None:
+        return []
+    shape = WindowShape()
+    return [
+        f"At {rate:g} rows per second the {shape.num_frames} frames of a training window, {shape.frame_skip} rows "
+        f"apart, span {shape.num_actions / rate:.2f} s."
+    ]

@@ -1,0 +1,170 @@
+"""Frames of one episode, from a video or a folder of images, at the size they are stored in."""
+
+import hashlib
+import io
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import torch
+from PIL import Image, UnidentifiedImageError
+
+from alewm.data.conversion.requirements import required
+from alewm.data.resize import area_downsample
+from alewm.errors import InputError
+
+VIDEO_SUFFIXES = (".mp4", ".mkv", ".avi", ".mov", ".webm", ".m4v")
+IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".webp")
+_TEXTS = (".csv", ".json", ".jsonl")
+
+Fit = Literal["squash", "crop"]
+
+
+@dataclass(frozen=True)
+class FrameSize:
+    """How recorded frames become square ones."""
+
+    image_size: int | None = None
+    """Pixels per side; None keeps frames as they were recorded."""
+
+    fit: Fit = "squash"
+    """What happens to frames that are not square: averaged to a square whole, or cut to the middle first."""
+
+    def apply(self, frame: np.ndarray, place: str) -> np.ndarray:
+        """`frame` uint8 [Y, X, 3] at this size; `place` says where it comes from, should it be too small."""
+        if self.image_size is None:
+            return frame
+        height, width, _ = frame.shape
+        if not 1 <= self.image_size <= min(height, width):
+            raise InputError(
+                f"{place}: frames of {height} x {width} pixels cannot be stored at {self.image_size} x "
+                f"{self.image_size}. Choose --image-size from 1 to {min(height, width)}."
+            )
+        if self.fit == "crop":
+            side = min(height, width)
+            top, left = (height - side) // 2, (width - side) // 2
+            frame = frame[top : top + side, left : left + side]
+        smaller: np.ndarray = area_downsample(torch.from_numpy(np.ascontiguousarray(frame)), self.image_size).numpy()
+        return smaller
+
+
+AS_RECORDED = FrameSize()
+"""Frames as they are."""
+
+
+def in_natural_order(paths: Iterator[Path]) -> list[Path]:
+    """`paths` sorted by name, numbers in them by value: frame 10 comes after frame 9."""
+    return sorted(paths, key=lambda path: [(int(p), "") if p.isdigit() else (-1, p) for p in _parts(path.name)])
+
+
+def _parts(name: str) -> list[str]:
+    return [part for part in re.split(r"(\d+)", name) if part]
+
+
+def image_files(folder: Path) -> list[Path]:
+    """The images directly in `folder`, in natural order."""
+    return in_natural_order(path for path in folder.iterdir() if path.suffix.lower() in IMAGE_SUFFIXES)
+
+
+def read_images(folder: Path, size: FrameSize) -> np.ndarray:
+    """The images in `folder` as frames [T, Y, X, 3]."""
+    frames = [size.apply(decode_image(path.read_bytes(), str(path)), str(path)) for path in image_files(folder)]
+    return stacked(frames, str(folder))
+
+
+def decode_image(content: bytes, place: str) -> np.ndarray:
+    """An image file's pixels, uint8 [Y, X, 3]; transparency is dropped, grey becomes three equal channels."""
+    try:
+        with Image.open(io.BytesIO(content)) as image:
+            return np.array(image.convert("RGB"))
+    except (UnidentifiedImageError, OSError, SyntaxError) as error:
+        raise InputError(
+            f"{place}: not an image that can be read ({error}). Replace it and repeat the command."
+        ) from None
+
+
+def read_video(path: Path, size: FrameSize) -> np.ndarray:
+    """All frames of a video [T, Y, X, 3]."""
+    return stacked([size.apply(frame, str(path)) for _, frame in _decoded(path)], str(path))
+
+
+def read_video_part(path: Path, size: FrameSize, *, start_seconds: float, count: int, fps: float) -> np.ndarray:
+    """The `count` frames of a video from `start_seconds` on, each checked to be where `fps` puts it."""
+    frames = []
+    begin = start_seconds - 0.5 / fps
+    wanted = (entry for entry in _decoded(path, max(0.0, begin)) if entry[0] >= begin)
+    for i, (seconds, frame) in enumerate(islice(wanted, count)):
+        expected = start_seconds + i / fps
+        if abs(seconds - expected) > 0.5 / fps:
+            raise InputError(
+                f"{path}: frame {i} of the episode was expected at {expected:.3f} s ({fps:g} fps), the next one "
+                f"found is at {seconds:.3f} s. The video lacks frames; record or download it again."
+            )
+        frames.append(size.apply(frame, str(path)))
+    return stacked(frames, str(path))
+
+
+def digest_of(root: Path, paths: Iterable[Path]) -> str:
+    """Letters that change with the name or size of a file, and with what a table or description says."""
+    digest = hashlib.sha256()
+    for path in sorted(paths):
+        digest.update(f"{path.relative_to(root)} {path.stat().st_size};".encode())
+        if path.suffix.lower() in _TEXTS:
+            digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def video_fps(path: Path) -> float | None:
+    """Frames per second that a video says it has."""
+    with _opened(path) as container:
+        rate = container.streams.video[0].average_rate
+    return None if rate is None else float(rate)
+
+
+def stacked(frames: list[np.ndarray], place: str) -> np.ndarray:
+    """`frames` as one array; none at all make an array without rows."""
+    for number, frame in enumerate(frames):
+        if frame.shape != frames[0].shape:
+            (height, width, _), (first_height, first_width, _) = frame.shape, frames[0].shape
+            raise InputError(
+                f"{place}: frame {number} has {height} x {width} pixels, the first {first_height} x {first_width}. "
+                f"Give --image-size to make them equal."
+            )
+    return np.stack(frames) if frames else np.empty((0, 1, 1, 3), np.uint8)
+
+
+def _opened(path: Path):  # type: ignore[no-untyped-def]
+    av = required("av", path)
+    if not path.is_file():
+        raise InputError(f"{path} does not exist. Restore the video and repeat the command.")
+    try:
+        container = av.open(str(path))
+    except (av.error.FFmpegError, OSError) as error:
+        raise InputError(
+            f"{path}: not a video that can be read ({error}). Replace it and repeat the command."
+        ) from None
+    if not container.streams.video:
+        container.close()
+        raise InputError(f"{path} has no picture, only sound or nothing. Replace it and repeat the command.")
+    return container
+
+
+def _decoded(path: Path, start_seconds: float = 0.0) -> Iterator[tuple[float, np.ndarray]]:
+    """Time and pixels of every frame from the last key frame before `start_seconds` on."""
+    av = required("av", path)
+    number = 0
+    with _opened(path) as container:
+        stream = container.streams.video[0]
+        try:
+            if start_seconds:
+                container.seek(int(start_seconds / stream.time_base), stream=stream)
+            for frame in container.decode(stream):
+                seconds = float("nan") if frame.pts is None else float(frame.pts * stream.time_base)
+                yield seconds, frame.to_ndarray(format="rgb24")
+                number += 1
+        except av.error.FFmpegError as error:
+            raise InputError(f"{path}: damaged after {number} frames ({error}). Record or download it again.") from None

@@ -1,0 +1,132 @@
+"""What a data file holds, and what may be wrong with it, in words."""
+
+from pathlib import Path
+
+import h5py
+import numpy as np
+
+from alewm.data import schema
+from alewm.data.checks import open_file
+from alewm.data.families import find_families
+from alewm.data.splits import MIN_HELD_OUT_LENGTH
+from alewm.data.statistics import FileStatistics
+from alewm.data.store import EpisodeStore
+from alewm.data.windows import WindowShape
+
+_NUM_LOOKED_AT = 64
+"""Pairs of neighbouring frames that are compared."""
+
+_FILTERS = {1: "gzip", 2: "shuffle", 32001: "blosc", 32015: "zstd", 32004: "lz4", 32000: "lzf"}
+
+
+def describe_columns(path: Path) -> str:
+    """A table of everything at the root of an HDF5 file: name, dtype, shape, chunk, filters, bytes.
+
+    Asks nothing of the file but that it is HDF5, so that one that cannot be used can at least be looked at.
+    """
+    lines = [("column", "dtype", "shape", "chunk", "filters", "bytes")]
+    with open_file(path) as file:
+        for name, item in file.items():
+            if not isinstance(item, h5py.Dataset):
+                lines.append((name, "group", f"{len(item)} entries", "", "", ""))
+                continue
+            chunk = "-" if item.chunks is None else _by(item.chunks)
+            stored = f"{item.id.get_storage_size():,}"
+            lines.append((name, str(item.dtype), _by(item.shape), chunk, _filters(item), stored))
+    widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
+    return "\n".join("  ".join(f"{c:<{w}}" for c, w in zip(line, widths, strict=True)).rstrip() for line in lines)
+
+
+def describe_episodes(store: EpisodeStore) -> str:
+    """Episodes, lengths, windows, actions and attributes of a sound file, a line each."""
+    lengths, shape = store.lengths, WindowShape()
+    short, middle, long = np.percentile(lengths, [5, 50, 95])
+    height, width, _ = store.frame_shape
+    lines = [
+        f"{store.num_episodes:,} episodes, {store.num_rows:,} rows, frames of {height} x {width}",
+        f"lengths {lengths.min()} to {lengths.max()}, mean {lengths.mean():.1f}, 5 % {short:.0f}, median {middle:.0f}, "
+        f"95 % {long:.0f}",
+        f"{int(shape.num_starts(lengths).sum()):,} training windows of {shape.num_frames} frames, {shape.frame_skip} "
+        f"rows apart",
+        f"fingerprint {store.fingerprint}",
+    ]
+    lines += [f"{name}: {value}" for name, value in sorted(store.attributes.items())]
+    families = find_families(store)
+    if families is not None:
+        lines.append(f"{families.count} families of copies, {families.origin}")
+    return "\n".join([*lines, "", _describe_actions(store)])
+
+
+def find_problems(store: EpisodeStore) -> list[str]:
+    """What does not keep a file from being read, but may spoil what is learned from it."""
+    actions = store.actions[~np.isnan(store.actions).any(axis=1)]
+    found = list(store.notes)
+    if len(actions) == 0:
+        return [*found, "No row has an action: there is nothing to condition predictions on."]
+    still = np.flatnonzero(actions.std(axis=0) == 0)
+    found += [f"Action dimension {i} never moves: it is always {actions[0, i]:g}." for i in still]
+    span = WindowShape().span
+    num_short = int((store.lengths < span).sum())
+    if num_short:
+        found.append(f"{num_short} of {store.num_episodes} episodes are under {span} rows and give no training window.")
+    num_long = int((store.lengths >= MIN_HELD_OUT_LENGTH).sum())
+    if num_long < 3:
+        found.append(
+            f"Only {num_long} episodes have {MIN_HELD_OUT_LENGTH} rows or more; training needs 3, one each to train, "
+            f"validate and test."
+        )
+    return found + _problems_of_frames(store)
+
+
+def _problems_of_frames(store: EpisodeStore) -> list[str]:
+    height, width, _ = store.frame_shape
+    found = []
+    if height != width:
+        found.append(f"Frames are {height} x {width}: training averages them to squares, changing their proportions.")
+    starts = np.setdiff1d(np.arange(store.num_rows), store.index.last_rows)
+    if len(starts) == 0:
+        return [*found, "Every episode has a single row: nothing happens in any of them."]
+    rows = starts[np.unique(np.linspace(0, len(starts) - 1, _NUM_LOOKED_AT).astype(np.int64))]
+    here, there = store.frames(rows), store.frames(rows + 1)
+    is_blank = (here == here[:, :1, :1]).all(axis=(1, 2, 3))
+    if is_blank.any():
+        row = rows[is_blank.argmax()]
+        found.append(f"{is_blank.sum()} of {len(rows)} frames looked at are of one colour, for example row {row}.")
+    num_same = int((here == there).all(axis=(1, 2, 3)).sum())
+    if 2 * num_same > len(rows):
+        found.append(
+            f"{num_same} of {len(rows)} frames looked at equal the next one: the recording stands still, or frames "
+            f"were repeated."
+        )
+    return found
+
+
+def _describe_actions(store: EpisodeStore) -> str:
+    statistics = FileStatistics()
+    for episode in range(store.num_episodes):
+        statistics.update({schema.ACTION: store.actions[store.rows_of(episode)]})
+    figures = statistics.result()
+    lines: list[tuple[str, ...]] = [("action", "mean", "std", "min", "max", "lag-1 corr.")]
+    keys = ("action_mean", "action_std", "action_min", "action_max", "action_autocorrelation")
+    for i in range(store.action_dim if keys[0] in figures else 0):
+        lines.append((str(i), *(f"{_at(figures[key], i):.4g}" for key in keys)))
+    table = "\n".join("".join(f"{cell:>14}" for cell in line) for line in lines)
+    if keys[0] not in figures:
+        return table
+    beyond = f"{figures['action_outside_share']:.1%} of rows have a component beyond ±1"
+    return f"{table}\n{beyond}"
+
+
+def _at(figure: object, i: int) -> float:
+    assert isinstance(figure, list)
+    return float(figure[i])
+
+
+def _by(shape: tuple[int, ...]) -> str:
+    return " x ".join(map(str, shape)) or "scalar"
+
+
+def _filters(dataset: h5py.Dataset) -> str:
+    pipeline = dataset.id.get_create_plist()
+    codes = [pipeline.get_filter(i)[0] for i in range(pipeline.get_nfilters())]
+    return ", ".join(_FILTERS.get(code, f"filter {code}") for code in codes) or "-"

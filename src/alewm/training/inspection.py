@@ -1,0 +1,77 @@
+"""What a run folder or a checkpoint is, in words."""
+
+from pathlib import Path
+from typing import Any
+
+from alewm.model.world_model import build_world_model
+from alewm.runs.files import read_json
+from alewm.training.checkpoint import Description, checkpoints_in, read_description
+from alewm.training.config import RunConfig
+from alewm.training.logbook import Logbook
+from alewm.training.noise import seeded_generator
+
+
+def describe_checkpoint(path: Path) -> str:
+    """A checkpoint's model, data and position in its training, a line each."""
+    description = read_description(path)
+    return "\n".join([f"{path}: a checkpoint after {description.step:,} updates", *_describe(description)])
+
+
+def describe_run(path: Path) -> str:
+    """A run folder: what it trains or has trained, how far it is, and what was measured, a line each."""
+    config = read_json(path / "config.json")
+    saved = checkpoints_in(path / "checkpoints")
+    result = read_json(path / "result.json") if (path / "result.json").is_file() else {}
+    if "model" not in config and not saved:
+        fields = ", ".join(sorted(config)) if isinstance(config, dict) else type(config).__name__
+        return f"{path}: a run folder that holds no training of a world model; its config has {fields}"
+    if "evaluated" in config:
+        settings = ", ".join(f"{name} {value}" for name, value in config["evaluated"].items())
+        return "\n".join([f"{path}: an evaluation", settings, *_success(path, result)])
+    lines = [f"{path}: a training run"]
+    if saved:
+        description = read_description(saved[-1])
+        state = "finished" if "training" in result else "unfinished; repeat its command to continue"
+        lines += [f"after {description.step:,} updates, {state}", *_describe(description)]
+        lines.append(f"checkpoints: {', '.join(checkpoint.name for checkpoint in saved)}")
+    else:
+        lines.append("no checkpoint yet; repeat its command to train it")
+    latest = Logbook(path / "metrics.jsonl").latest()
+    shown = ("train/loss", "validation/loss", "validation/prediction", "latent/effective_rank")
+    lines += [f"{name}: {latest[name]:.4g}" for name in shown if name in latest]
+    lines += _success(path, result)
+    provenance = path / "provenance.json"
+    if provenance.is_file() and (command := read_json(provenance).get("command")):
+        lines.append(f"made by: {command}")
+    return "\n".join(lines)
+
+
+def _describe(description: Description) -> list[str]:
+    config: RunConfig = description.config
+    model = build_world_model(config.model, seeded_generator(0, "weights"))
+    num_parameters = sum(parameter.numel() for parameter in model.parameters())
+    capacities = ", ".join(map(str, config.model.capacities))
+    data: dict[str, Any] = description.extras.get("data", {})
+    size = config.model.encoder.image_size
+    lines = [
+        f"method {config.objective.method}, task {config.task}, seed {config.training.seed}",
+        f"latent of {config.model.latent_dim}, capacities {capacities}; {num_parameters:,} parameters",
+        f"reads frames of {size} x {size} and action blocks of {config.model.action_dim} numbers",
+    ]
+    if data:
+        lines.append(f"learned from {data.get('path')} (fingerprint {data.get('fingerprint')})")
+    statistics = description.extras.get("action_statistics")
+    if statistics:
+        means, stds = (", ".join(f"{value:.4g}" for value in statistics[key]) for key in ("mean", "std"))
+        lines.append(f"actions: mean {means}; std {stds}")
+    return lines
+
+
+def _success(path: Path, result: dict[str, Any]) -> list[str]:
+    found = {"": result, **{p.parent.name: read_json(p) for p in sorted(path.glob("evaluations/*/result.json"))}}
+    return [
+        f"success{f' ({name})' if name else ''}: {values['success_rate']:.1%}, "
+        f"random actions {values['random_success_rate']:.1%}"
+        for name, values in found.items()
+        if "success_rate" in values
+    ]

@@ -1,0 +1,36 @@
+"""`alewm convert`: a folder of recordings, as one file."""
+
+import pytest
+from small_recordings import FPS, frames, write_lerobot_v3, write_video
+
+from alewm.data.store import EpisodeStore
+
+
+def test_two_processes_write_the_bytes_of_one_and_say_what_they_wrote(alewm, alewm_here, tmp_path):
+    write_lerobot_v3(tmp_path / "set", [6, 8, 5])
+    settings = ("convert", "set", "--image-size", 16, "--fit", "crop", "--task", "two-room")
+    said = alewm_here(*settings, "--jobs", 1, "--out", "deep/one.h5").splitlines()
+    assert said[-1] == "deep/one.h5"
+    assert "frames of 16 x 16, 2 numbers per action; also next.done, observation.state, timestamp" in said
+    assert f"At {FPS} rows per second the 4 frames of a training window, 5 rows apart, span 1.50 s." in said
+    alewm(*settings, "--jobs", 2, "--out", "two.h5")
+    assert (tmp_path / "deep/one.h5").read_bytes() == (tmp_path / "two.h5").read_bytes()
+    assert "complete already: 3 episodes" in alewm_here(*settings, "--out", "two.h5")
+    with EpisodeStore.open(tmp_path / "two.h5") as store:
+        assert store.attributes["fit"] == "crop"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("absent",), "absent is no folder"),
+        (("set",), "frames of 32 x 48 pixels cannot be stored at 224 x 224. Choose --image-size from 1 to 32"),
+        (("set", "--episodes", 2), "has 1 episodes; --episodes is from 1 to that, got 2"),
+        (("set", "--format", "lerobot"), "is no LeRobot data set"),
+        (("set", "--image-size", 8), "episode 'a' has no actions"),
+    ],
+)
+def test_bad_input_gets_a_message_and_no_file(refused, tmp_path, arguments, message):
+    write_video(tmp_path / "set/a.mp4", frames(0, 3))
+    assert message in refused("convert", *arguments, "--jobs", 1, "--out", "out.h5")
+    assert not (tmp_path / "out.h5").exists()
