@@ -150,6 +150,8 @@ def _capacities(runs: Sequence[Run], shelf: _Shelf) -> str:
         plots.append(shelf.figure("capacities", figures.chosen_capacities(chosen), caption))
     for run in runs:
         for group, curves in run.capacity_dynamics().items():
+            if len(curves) == 1:
+                continue  # nothing was chosen
             name = " · ".join(part for part in (run.name, group) if part)
             caption = f"Mean probability of each capacity while training: {name}."
             plots.append(shelf.figure(f"dynamics-{name}", figures.capacity_dynamics(curves, name), caption))
