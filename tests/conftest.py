@@ -13,5 +13,14 @@ import alewm.planning.triton_kernels
 import alewm.regularizers.kernels.triton_kernels  # noqa: F401
 
 install_import_hook("alewm", "beartype.beartype")
+
+
+def pytest_runtest_setup(item):
+    """Numbers that a test draws from the global generator are the same in every run and every order of tests."""
+    import torch
+
+    torch.manual_seed(0)
+
+
 settings.register_profile("alewm", deadline=None)
 settings.load_profile("alewm")

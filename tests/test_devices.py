@@ -25,6 +25,7 @@ MAY_NAME = {
     "planning/noise.py": "portable noise is drawn on the CPU by definition",
     "ecosystem/lewm_files.py": "files are read into memory first",
     "experiments/demo.py": "the demo trains one model per core",
+    "experiments/rollouts.py": "pictures are replayed where the simulators run; no model is asked",
 }
 
 

@@ -32,9 +32,15 @@ def test_recovery_ignores_scale_and_shift():
     assert moved == pytest.approx(plain, abs=1e-4)
 
 
+def invertible():
+    """A random map that stretches no direction more than four times as much as another."""
+    rotation, _ = torch.linalg.qr(torch.randn(4, 4))
+    return rotation * torch.tensor([0.5, 1.0, 1.5, 2.0])
+
+
 def test_procrustes_undoes_any_linear_map():
-    state = torch.randn(3000, 4) @ torch.randn(4, 4)
-    latent = state @ torch.randn(4, 4) + 3
+    state = torch.randn(3000, 4) @ invertible()
+    latent = state @ invertible() + 3
     alignment = WhitenedProcrustes(latent[:2000], state[:2000])
     torch.testing.assert_close(alignment.rotation @ alignment.rotation.T, torch.eye(4, dtype=torch.float64))
     gap = alignment.align(latent[2000:]) - alignment.white_state(state[2000:])

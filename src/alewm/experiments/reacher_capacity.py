@@ -95,7 +95,7 @@ def measure(folder: Path, data: Path, device: torch.device, options: Mapping[str
     """Distances between start and goal of every test pair, as the model sees them and in pixels."""
     with Trained.open(folder, data, device) as trained:
         pairs = trained.test_pairs()
-        envs = trained.task.make_vector_env(len(pairs), "cpu", trained.model.config.encoder.image_size)
+        envs = trained.task.make_vector_env(len(pairs), image_size=trained.model.config.encoder.image_size)
         envs.reset_to(pairs.start_rows, pairs.goal_rows)
         frames = torch.stack([envs.render().cpu(), envs.render_goal().cpu()], 1)
         with torch.no_grad():
