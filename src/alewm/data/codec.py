@@ -1,10 +1,10 @@
 """Lossless frame compression, one frame at a time: what the writer does (reading is `alewm.data.decoders`).
 
 `gzip` is the filter every HDF5 build has. It always goes through Python's own zlib, so that what is installed beside it
-never changes a file. `zstd` makes Two-Room files a quarter smaller and is read faster than gzip by any library, but
-takes longer to write; it needs the packages of the extra `zstd`, and its bytes are those of one version of that
-library, which a continued file must match. One frame per chunk: runs of eight would halve the file again, but a window
-takes four frames that lie in three of them, and would decode six times as much.
+never changes a file. `zstd` makes Two-Room files a quarter smaller but takes longer to write; it needs the packages of
+the extra `zstd`, and its bytes are those of one version of that library, which a continued file must match. One frame
+per chunk: runs of frames compress better, but a window takes four frames, five rows apart, and would decode the runs
+they lie in.
 """
 
 import importlib
@@ -23,7 +23,7 @@ ZSTD_FILTER = 32015
 ZSTD_INSTALL = "pip install 'alewm[zstd]'"
 
 DEFAULT_LEVELS = {"gzip": 6, "zstd": 15}
-"""gzip: within a tenth of level 9's size for a quarter of its time. zstd: as fast as 12, which is a tenth larger."""
+"""gzip: Two-Room files within a tenth of level 9's size. zstd: level 10 gave 3,810 bytes a row, 15 gives 3,457."""
 
 _HIGHEST_LEVELS = {"gzip": 9, "zstd": 19}
 
