@@ -1,5 +1,8 @@
 """Where to compute, by name, and what each kind of device lacks."""
 
+import importlib.util
+from functools import cache
+
 import torch
 
 from alewm.errors import InputError
@@ -35,6 +38,19 @@ def why_no_bfloat16(device: torch.device) -> str | None:
     if device.type == "mps":
         return "on Apple's GPUs only float32 is supported here"
     return None
+
+
+def why_no_triton(device: torch.device) -> str | None:
+    """The reason Triton kernels cannot run on `device`, or None."""
+    if device.type != "cuda":
+        return f"the device is a {device.type}"
+    return None if _has_triton() else "triton is not installed"
+
+
+@cache
+def _has_triton() -> bool:
+    # Remembered, because looking through all installed packages takes longer than many a kernel.
+    return importlib.util.find_spec("triton") is not None
 
 
 def simulation_device(device: torch.device) -> torch.device:

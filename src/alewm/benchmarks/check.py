@@ -7,6 +7,7 @@ from typing import NamedTuple
 import torch
 
 from alewm.benchmarks.timing import print_line
+from alewm.benchmarks.train_step import updates_of
 from alewm.capacity.prior import polynomial_prior
 from alewm.devices import find_device
 from alewm.envs.two_room.env import TwoRoomVectorEnv
@@ -19,12 +20,6 @@ from alewm.planning.inner_loop import plan_group
 from alewm.regularizers.mix_sigreg import mix_sigreg
 from alewm.regularizers.slices import random_directions
 from alewm.shapes import Tensor
-from alewm.training.acceleration import compile_blocks
-from alewm.training.graphed import GraphedUpdates
-from alewm.training.losses import Objective
-from alewm.training.noise import RandomStreams
-from alewm.training.optim import build_optimizer
-from alewm.training.step import PlainUpdates
 
 
 class Difference(NamedTuple):
@@ -100,18 +95,8 @@ def _updates(preset_name: str, batch: int, where: torch.device) -> Iterator[Diff
 
 def _losses(preset_name: str, batch: int, where: torch.device, num_updates: int, *, graphed: bool) -> list[float]:
     config = preset(preset_name)
-    model = build_world_model(config.model, torch.Generator().manual_seed(0)).to(where).train()
-    if graphed:
-        compile_blocks(model)
-    plain = PlainUpdates(
-        model,
-        Objective(config.objective, config.model).to(where),
-        build_optimizer(model, config.training.optim, on_device=graphed),
-        RandomStreams(0, where),
-        clip_norm=config.training.optim.clip_norm,
-        autocast_dtype=torch.bfloat16,
-    )
-    update = GraphedUpdates(plain, where) if graphed else plain
+    config = replace(config, training=replace(config.training, precision="bfloat16"))
+    update = updates_of(config, "graph" if graphed else "none", where)
     generator, size = torch.Generator().manual_seed(2), config.model.encoder.image_size
     losses = []
     for _ in range(num_updates):

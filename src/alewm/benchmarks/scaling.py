@@ -154,7 +154,7 @@ def _training(preset_name: str, sizes: Sizes, repeats: int, where: torch.device)
     def update(name: str, batch: int) -> float:
         config = preset(name)
         config = replace(config, training=replace(config.training, batch_size=batch))
-        call = updates_of(config, path, where, *random_batch(config, batch, where))
+        call = partial(updates_of(config, path, where), *random_batch(config, batch, where))
         for _ in range(4):
             call()
         return 1e3 * median_seconds(call, repeats, where)

@@ -3,7 +3,8 @@
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Literal, get_args
+from functools import partial
+from typing import Any, Literal
 
 import torch
 
@@ -14,9 +15,9 @@ from alewm.devices import find_device
 from alewm.experiments.presets import preset
 from alewm.model.world_model import build_world_model
 from alewm.shapes import Tensor
-from alewm.training.acceleration import Acceleration, choose_acceleration, compile_blocks
+from alewm.training.acceleration import Acceleration, Path, choose_acceleration
 from alewm.training.config import RunConfig
-from alewm.training.graphed import GraphedUpdates
+from alewm.training.graphed import GraphedUpdates, accelerated
 from alewm.training.losses import Objective
 from alewm.training.noise import RandomStreams
 from alewm.training.optim import build_optimizer
@@ -56,8 +57,8 @@ def bench_train_step(
         rows[name] = _timed(lambda: step(pixels, actions, dtype), repeats, where)
         del step
     if reference and chosen.path != "none":
-        rows["none"] = _timed(updates_of(config, "none", where, pixels, actions), repeats, where)
-    update = updates_of(config, chosen.path, where, pixels, actions)
+        rows["none"] = _timed(partial(updates_of(config, "none", where), pixels, actions), repeats, where)
+    update = partial(updates_of(config, chosen.path, where), pixels, actions)
     rows[chosen.path] = _timed(update, repeats, where)
     arithmetic = str(dtype or torch.float32).removeprefix("torch.")
     method, latent = config.objective.method, config.model.latent_dim
@@ -94,12 +95,9 @@ def random_batch(config: RunConfig, batch: int, where: torch.device) -> tuple[Te
     return pixels.to(where), actions.to(where)
 
 
-def updates_of(config: RunConfig, path: str, where: torch.device, pixels: Tensor, actions: Tensor) -> Callable[[], Any]:
-    """An update of a new model on one batch, executed as `path` says."""
-    assert path in get_args(Acceleration)
+def updates_of(config: RunConfig, path: Path, where: torch.device) -> PlainUpdates | GraphedUpdates:
+    """Updates of a new model, executed as `path` says."""
     model = build_world_model(config.model, torch.Generator().manual_seed(0)).to(where).train()
-    if path != "none":
-        compile_blocks(model)
     plain = PlainUpdates(
         model,
         Objective(config.objective, config.model).to(where),
@@ -108,8 +106,7 @@ def updates_of(config: RunConfig, path: str, where: torch.device, pixels: Tensor
         clip_norm=config.training.optim.clip_norm,
         autocast_dtype=config.training.autocast_dtype(where),
     )
-    update = GraphedUpdates(plain, where) if path == "graph" else plain
-    return lambda: update(pixels, actions)
+    return accelerated(plain, path, where)
 
 
 def _timed(call: Callable[[], Any], repeats: int, where: torch.device) -> dict[str, Any]:

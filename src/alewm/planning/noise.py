@@ -11,11 +11,11 @@ on a GPU, and Triton's, which a GPU uses where it is installed), so a plan is re
 """
 
 import hashlib
-import importlib.util
 from collections.abc import Sequence
 
 import torch
 
+from alewm.devices import why_no_triton
 from alewm.shapes import Float, Tensor
 
 StreamKey = tuple[int, int, int]
@@ -45,7 +45,7 @@ def candidate_noise(
 ) -> Float[Tensor, "iterations B S H A"]:
     """Standard normal noise for every iteration of every episode's plan, with candidate 0 zero (it is the mean)."""
     shape = (num_iterations, num_candidates, horizon, action_dim)
-    if torch.device(device).type == "cuda" and not portable and importlib.util.find_spec("triton") is not None:
+    if not portable and why_no_triton(torch.device(device)) is None:
         return drawn_at_once(keys, shape, device)
     noise = torch.empty((num_iterations, len(keys), *shape[1:]), device=device)
     for b, key in enumerate(keys):

@@ -1,10 +1,10 @@
 """Which search a model is planned with on a device, and why."""
 
-import importlib.util
 from typing import NamedTuple
 
 import torch
 
+from alewm.devices import why_no_triton
 from alewm.model.imagination import LONGEST_FAST_CONTEXT
 from alewm.model.world_model import WorldModel
 from alewm.planning.inner_loop import InnerLoop, plan_group
@@ -31,10 +31,8 @@ def choose_search(model: PlanningModel, device: torch.device, *, reference: bool
 
 
 def _why_not_recorded(model: PlanningModel, device: torch.device) -> str | None:
-    if device.type != "cuda":
-        return f"the device is a {device.type}"
-    if importlib.util.find_spec("triton") is None:
-        return "triton is not installed"
+    if (obstacle := why_no_triton(device)) is not None:
+        return obstacle
     if not isinstance(model, WorldModel):
         return f"the model is a {type(model).__name__}"
     if model.predictor.config.context_length > LONGEST_FAST_CONTEXT:

@@ -4,7 +4,6 @@ The choice changes the time of an update and the rounding of its sums, nothing e
 the same layout and meaning on every path.
 """
 
-import importlib.util
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,18 +11,21 @@ from typing import Literal
 
 import torch
 
+from alewm.devices import why_no_triton
 from alewm.distributed import num_ranks
 from alewm.errors import InputError
 from alewm.model.world_model import WorldModel
 
 Acceleration = Literal["auto", "none", "compile", "graph"]
+Path = Literal["none", "compile", "graph"]
+"""What `auto` may become."""
 
 
 @dataclass(frozen=True)
 class Chosen:
     """A way to execute updates, and why it was taken."""
 
-    path: Literal["none", "compile", "graph"]
+    path: Path
     reason: str
 
     def __str__(self) -> str:
@@ -63,9 +65,7 @@ def choose_acceleration(asked: Acceleration, device: torch.device, *, determinis
 def _why_not_compile(device: torch.device) -> str | None:
     if device.type != "cuda":
         return f"the device is a {device.type}, where compiling takes minutes and gains little"
-    if importlib.util.find_spec("triton") is None:
-        return "triton is not installed"
-    return None
+    return why_no_triton(device)
 
 
 def compile_blocks(model: WorldModel) -> None:

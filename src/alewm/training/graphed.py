@@ -3,6 +3,7 @@
 import torch
 
 from alewm.shapes import Tensor
+from alewm.training.acceleration import Path, compile_blocks
 from alewm.training.step import PlainUpdates, StepResult
 
 _WARM_UPS = 3
@@ -52,3 +53,10 @@ class GraphedUpdates:
         with torch.cuda.graph(graph, stream=self._stream):
             self._result = self._plain(self._pixels, self._actions)
         self._graph = graph
+
+
+def accelerated(plain: PlainUpdates, path: Path, device: torch.device) -> "PlainUpdates | GraphedUpdates":
+    """The same updates, executed as `path` says; the model's blocks are compiled in place."""
+    if path != "none":
+        compile_blocks(plain.model)
+    return GraphedUpdates(plain, device) if path == "graph" else plain

@@ -15,7 +15,7 @@ from alewm.config import differences, to_dict
 from alewm.errors import InputError
 from alewm.model.world_model import WorldModel, build_world_model
 from alewm.shapes import Tensor
-from alewm.training.acceleration import choose_acceleration, compile_blocks
+from alewm.training.acceleration import choose_acceleration
 from alewm.training.checkpoint import (
     Description,
     checkpoints_in,
@@ -26,7 +26,7 @@ from alewm.training.checkpoint import (
 )
 from alewm.training.config import RunConfig
 from alewm.training.diagnostics import effective_rank, masked_variance, mean_entropy
-from alewm.training.graphed import GraphedUpdates
+from alewm.training.graphed import accelerated
 from alewm.training.logbook import Logbook, RunningMeans
 from alewm.training.loggers import Loggers
 from alewm.training.losses import Losses, Objective
@@ -245,8 +245,6 @@ class Trainer:
 
     def _updates(self) -> Updates:
         training = self.config.training
-        if self.acceleration.path != "none":
-            compile_blocks(self.model)
         plain = PlainUpdates(
             self.model,
             self.objective,
@@ -255,7 +253,7 @@ class Trainer:
             clip_norm=training.optim.clip_norm,
             autocast_dtype=training.autocast_dtype(self.device),
         )
-        return GraphedUpdates(plain, self.device) if self.acceleration.path == "graph" else plain
+        return accelerated(plain, self.acceleration.path, self.device)
 
 
 @contextmanager

@@ -1,6 +1,5 @@
 """Which path computes a characteristic function, and why."""
 
-import importlib.util
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
@@ -8,6 +7,7 @@ from typing import Literal
 import torch
 
 from alewm.capacity.support import CapacitySupport
+from alewm.devices import why_no_triton
 from alewm.errors import InputError
 from alewm.native import NativeUnavailableError
 from alewm.regularizers.kernels import native, recurrence, reference
@@ -67,7 +67,7 @@ def why_no_gpu_path(s: Tensor, u: Tensor | None = None) -> str | None:
         return f"the latents are {s.dtype}"
     if u is not None and u.requires_grad:
         return "the directions need a gradient"
-    return None if importlib.util.find_spec("triton") else "triton is not installed"
+    return why_no_triton(s.device)
 
 
 def prefix_mixture_cf(
