@@ -24,8 +24,8 @@ SMALL_PARTS = [code for kind, code in BLOCKS if kind == "python" and "from alewm
 ROOMS = {
     "CEM": {"errors", "shapes", "planning"},
     "CapacitySelector": {"errors", "shapes", "capacity"},
-    "SIGReg": {"errors", "shapes", "capacity", "distributed", "native", "regularizers"},
-    "MixSIGReg": {"errors", "shapes", "capacity", "distributed", "native", "regularizers"},
+    "SIGReg": {"errors", "shapes", "capacity", "devices", "distributed", "native", "regularizers"},
+    "MixSIGReg": {"errors", "shapes", "capacity", "devices", "distributed", "native", "regularizers"},
 }
 OTHERS = ("h5py", "gymnasium", "matplotlib", "PIL", "tyro", "rich", "safetensors", "triton", "transformers")
 

@@ -33,7 +33,7 @@ def bench_evaluate(
         raise InputError(f"Expected a preset of two-room and 1 episode or more, got {preset_name} and {episodes}.")
     model = build_world_model(config.model, torch.Generator().manual_seed(0)).to(where).eval()
     task = get_task(config.task)
-    cem = CEMConfig(candidates, iterations, max(2, candidates // 10))
+    cem = CEMConfig.with_a_tenth_elite(candidates, iterations)
     planning = PlanningConfig(cem=cem, episodes_per_batch=EPISODES_PER_BATCH[where.type])
     search = choose_search(model, where, reference=reference)
     planner = Planner(model, [0.0] * task.action_dim, [1.0] * task.action_dim, planning, inner_loop=search.inner_loop)

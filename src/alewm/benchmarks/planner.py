@@ -40,7 +40,7 @@ def bench_planner(
         support.index_of(k)
     model = build_world_model(config.model, torch.Generator().manual_seed(0)).to(where).eval()
     action_dim = config.model.action_dim // _STEPS_PER_BLOCK
-    cem = CEMConfig(candidates, iterations, max(2, candidates // 10))
+    cem = CEMConfig.with_a_tenth_elite(candidates, iterations)
     planning = PlanningConfig(cem=cem, episodes_per_batch=episodes)
     search = choose_search(model, where)
     planner = Planner(model, [0.0] * action_dim, [1.0] * action_dim, planning, inner_loop=search.inner_loop)

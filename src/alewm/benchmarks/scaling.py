@@ -73,7 +73,9 @@ def draw(panels: Sequence[Panel], title: str, out: Path) -> None:
     figure = Figure(figsize=(3.4 * columns, 2.6 * rows), layout="constrained")
     for axes, panel in zip(figure.subplots(rows, columns, squeeze=False).flat, panels, strict=False):
         axes.plot(*zip(*panel.points, strict=True), marker="o", color="#0b62a4")
-        axes.set(title=panel.title, xlabel=panel.size, ylabel="ms", ylim=(0, None))
+        axes.set(title=panel.title, xlabel=panel.size, ylabel="ms")
+        axes.margins(y=0.15)
+        axes.set_ylim(bottom=0)
         axes.grid(alpha=0.3)
     for axes in list(figure.axes)[len(panels) :]:
         axes.set_axis_off()
@@ -108,7 +110,7 @@ def _planning(preset_name: str, sizes: Sizes, repeats: int, where: torch.device)
 def _plan(
     model: WorldModel, iterations: int, where: torch.device, capacity: int, episodes: int, candidates: int
 ) -> Callable[[], object]:
-    cem = CEMConfig(candidates, iterations, max(2, candidates // 10))
+    cem = CEMConfig.with_a_tenth_elite(candidates, iterations)
     action_dim = model.config.action_dim // _STEPS_PER_BLOCK
     planner = Planner(
         model,

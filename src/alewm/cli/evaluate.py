@@ -1,6 +1,6 @@
 """`alewm evaluate`: closed-loop success of a run on the pairs stored with its data."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -63,8 +63,9 @@ class Evaluate:
             raise InputError("Name a run folder (and, with --out, only one): alewm evaluate RUN.")
         if self.animations < 0:
             raise InputError(f"--animations must not be negative, got {self.animations}.")
-        elites = self.elites or max(2, self.candidates // 10)
-        cem = CEMConfig(num_candidates=self.candidates, num_iterations=self.iterations, num_elites=elites)
+        cem = CEMConfig.with_a_tenth_elite(self.candidates, self.iterations)
+        if self.elites is not None:
+            cem = replace(cem, num_elites=self.elites)
         planning = PlanningConfig(
             cem=cem,
             horizon=self.horizon,

@@ -56,10 +56,6 @@ class ForeignWorldModel(nn.Module):
             del self._seen[next(iter(self._seen))]
         return Encoding(latents, latents)
 
-    def predict(self, z: Tensor, actions: Tensor) -> Tensor:
-        """Not offered: such a model is asked for whole rollouts only (`imagine_prefix`)."""
-        raise NotImplementedError("a foreign model imagines whole rollouts")
-
     def capacity_logits(self, features: Float[Tensor, "B F W"]) -> Float[Tensor, "B 1"]:
         """Zero for the one capacity there is."""
         return features.new_zeros(len(features), 1)

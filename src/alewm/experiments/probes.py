@@ -14,7 +14,6 @@ from alewm.experiments.framework.curves import capacity_axis
 from alewm.experiments.framework.experiment import Drawing, Experiment, Outcome, Recipe, Stage
 from alewm.experiments.framework.probing import fit_mlp, fit_ridge, recovered
 from alewm.experiments.framework.results import Results
-from alewm.experiments.framework.run import Run
 from alewm.experiments.framework.trained import SAMPLE_SEED, Trained
 from alewm.experiments.framework.work import Measurement, Training
 from alewm.presentation.tables import Cell, Row, Table
@@ -30,10 +29,7 @@ def build(choice: Choice) -> Experiment:
     """ALeWM and LeWM of one width; probes fitted on training frames, scored on frames of test episodes."""
     (width,) = choice.widths(192)
     is_smoke = choice.scale.name == "smoke"
-    groups: dict[tuple[str, str], tuple[Run, ...]] = {}
-    for task in choice.tasks(*TASK_TITLES):
-        groups[task, "ALeWM"] = choice.over_seeds(choice.alewm, task, width)
-        groups[task, "LeWM"] = choice.over_seeds(choice.lewm, task, width, width)
+    groups = choice.both_methods(TASK_TITLES, width)
     runs = tuple(run for group in groups.values() for run in group)
     ks = choice.alewm("two-room" if is_smoke else runs[0].task, width, choice.seeds[0]).config.model.capacities
     options = (

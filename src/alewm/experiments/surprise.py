@@ -14,7 +14,6 @@ from alewm.experiments.framework.choice import TASK_TITLES, Choice
 from alewm.experiments.framework.curves import capacity_axis
 from alewm.experiments.framework.experiment import Drawing, Experiment, Outcome, Recipe, Stage
 from alewm.experiments.framework.results import Results
-from alewm.experiments.framework.run import Run
 from alewm.experiments.framework.trained import SAMPLE_SEED, Trained
 from alewm.experiments.framework.work import Measurement, Training
 from alewm.presentation.tables import Cell, Row, Table
@@ -32,10 +31,7 @@ def build(choice: Choice) -> Experiment:
     """ALeWM and LeWM of one width, on windows of test episodes."""
     (width,) = choice.widths(192)
     is_smoke = choice.scale.name == "smoke"
-    groups: dict[tuple[str, str], tuple[Run, ...]] = {}
-    for task in choice.tasks(*TASK_TITLES):
-        groups[task, "ALeWM"] = choice.over_seeds(choice.alewm, task, width)
-        groups[task, "LeWM"] = choice.over_seeds(choice.lewm, task, width, width)
+    groups = choice.both_methods(TASK_TITLES, width)
     runs = tuple(run for group in groups.values() for run in group)
     options = (("num_windows", 100 if is_smoke else 2_000),)
     measured = {run: Measurement(run, "surprise", measure, options, choice.command("surprise")) for run in runs}

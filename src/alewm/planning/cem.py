@@ -32,6 +32,11 @@ class CEMConfig:
     initial_std: float = 1.0
     """Standard deviation of the first candidates, in normalised action units."""
 
+    @classmethod
+    def with_a_tenth_elite(cls, num_candidates: int, num_iterations: int) -> "CEMConfig":
+        """A search of this size that keeps the paper's share of elites, 30 of 300."""
+        return cls(num_candidates, num_iterations, max(2, num_candidates // 10))
+
     def __post_init__(self) -> None:
         if self.num_iterations < 1 or self.initial_std <= 0:
             raise InputError(

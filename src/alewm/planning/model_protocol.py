@@ -3,6 +3,7 @@
 from typing import Protocol, runtime_checkable
 
 from alewm.capacity.support import CapacitySupport
+from alewm.errors import InputError
 from alewm.shapes import Float, Tensor
 
 
@@ -19,12 +20,17 @@ class PlanningModel(Protocol):
         """Features [B, F, W] and latents [B, F, D] of pixels [B, F, 3, Y, X], uint8 or float."""
         ...
 
-    def predict(self, z: Tensor, actions: Tensor) -> Tensor:
-        """The next latent [N, T, D] at each of T positions, causally, from latents [N, T, D] and blocks [N, T, A]."""
-        ...
-
     def capacity_logits(self, features: Tensor) -> Tensor:
         """Logits [B, C] over the support, from features [B, F, W] of the first and the goal frame."""
+        ...
+
+
+@runtime_checkable
+class StepPredictor(Protocol):
+    """A model that predicts step by step; one that does not must roll out by itself (`PrefixImagination`)."""
+
+    def predict(self, z: Tensor, actions: Tensor) -> Tensor:
+        """The next latent [N, T, D] at each of T positions, causally, from latents [N, T, D] and blocks [N, T, A]."""
         ...
 
 
@@ -62,6 +68,8 @@ def next_latent(
     """
     if isinstance(model, SlicedPredictor):
         return model.predict_prefix(z, actions, width)
+    if not isinstance(model, StepPredictor):
+        raise InputError(f"A {type(model).__name__} offers neither `predict` nor `imagine_prefix`: it cannot plan.")
     padded = z.new_zeros(*z.shape[:-1], latent_dim)
     padded[..., : z.shape[-1]] = z
     return model.predict(padded, actions)[:, -1, :width]

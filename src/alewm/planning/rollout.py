@@ -16,7 +16,7 @@ device: the whole loop can be traced, compiled or captured.
 
 import torch
 
-from alewm.planning.model_protocol import PlanningModel, PrefixImagination, next_latent
+from alewm.planning.model_protocol import PlanningModel, PrefixImagination, StepPredictor, next_latent
 from alewm.shapes import Float, Tensor
 
 CONTEXT = 3
@@ -24,7 +24,7 @@ CONTEXT = 3
 
 
 def masked_roll_out(
-    model: PlanningModel,
+    model: StepPredictor,
     z_first: Float[Tensor, "B D"],
     candidates: Float[Tensor, "B S H A"],
     capacity: int,

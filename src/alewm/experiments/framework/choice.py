@@ -1,6 +1,6 @@
 """What was asked of an experiment, and the runs that follow from it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
@@ -104,6 +104,14 @@ class Choice:
     def over_seeds(self, make: Any, *arguments: Any, **options: Any) -> tuple[Run, ...]:
         """One run per seed, as `make(*arguments, seed=seed, **options)` says."""
         return tuple(make(*arguments, seed=seed, **options) for seed in self.seeds)
+
+    def both_methods(self, tasks: Iterable[str], width: int) -> dict[tuple[str, str], tuple[Run, ...]]:
+        """ALeWM's and LeWM's runs of one width, by task and method."""
+        groups = {}
+        for task in self.tasks(*tasks):
+            groups[task, "ALeWM"] = self.over_seeds(self.alewm, task, width)
+            groups[task, "LeWM"] = self.over_seeds(self.lewm, task, width, width)
+        return groups
 
 
 def _run(name: str, config: RunConfig, seed: int) -> Run:
