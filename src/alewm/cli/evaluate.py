@@ -16,7 +16,7 @@ class Evaluate:
     """
 
     runs: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN ...")]
-    """Run folders of `alewm train`."""
+    """Run folders of `alewm train`, or folders of shared models, which bring their held-out pairs along."""
     data: Path | None = None
     """The data file, if it is no longer where the run was trained."""
     split: Literal["test", "validation", "train"] = "test"
@@ -83,5 +83,8 @@ class Evaluate:
             for run in self.runs
         }
         print(success_table({name: found.result for name, found in evaluated.items()}))
+        for found in evaluated.values():
+            if found.agreement is not None:
+                print(found.agreement)
         for found in evaluated.values():
             print(found.path)

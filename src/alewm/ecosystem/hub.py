@@ -12,6 +12,7 @@ import torch
 from alewm.data.normalize import ActionStatistics
 from alewm.ecosystem.pretrained import SharedRun, WeightType, check_new, save_pretrained
 from alewm.errors import InputError
+from alewm.evaluation.travelling_pairs import PAIRS
 from alewm.model.world_model import WorldModel
 from alewm.planning.planner import Planner, PlanningConfig
 from alewm.training.checkpoint import Description, load_world_model
@@ -59,7 +60,8 @@ class PretrainedRun(ModelHubMixin):
 
     def generate_model_card(self, *_: Any, **__: Any) -> ModelCard:
         """The card of the run."""
-        return ModelCard(SharedRun.of(self.run, self.weights).card(self.run.resolve().name))
+        brings_pairs = (self.run / PAIRS).is_file()
+        return ModelCard(SharedRun.of(self.run, self.weights).card(self.run.resolve().name, brings_pairs=brings_pairs))
 
     def _save_pretrained(self, save_directory: Path) -> None:
         save_pretrained(self.run, save_directory, self.weights)

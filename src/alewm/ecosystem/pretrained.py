@@ -2,15 +2,16 @@
 
     config.json  provenance.json  result.json  splits.json    as in the run, without this machine's paths
     metrics.jsonl  episodes.jsonl                             where the run has them
+    pairs.safetensors                                         starts and goals held out, where the data is there
     checkpoints/step-<n>/model.safetensors                    the newest weights
     checkpoints/step-<n>/checkpoint.json                      architecture, action statistics, data fingerprint
     README.md                                                 the model card
 
-`alewm evaluate` and `alewm report` take such a folder like any other run. Evaluation needs the data file the run was
-trained on, or one made again by the command in the card: its fingerprint is compared.
+`alewm evaluate` and `alewm report` take such a folder like any other run. With its pairs inside, evaluation needs
+nothing else; without, it needs the data file the run was trained on, or one made again by the command in the card: its
+fingerprint is compared.
 """
 
-import shlex
 import shutil
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,10 +21,15 @@ import torch
 
 from alewm.ecosystem.model_card import model_card
 from alewm.errors import InputError
+from alewm.evaluation.find_pairs import pairs_in_data
+from alewm.evaluation.run import SHARED_AS
+from alewm.evaluation.settings import Split
+from alewm.evaluation.travelling_pairs import PAIRS, save_pairs
 from alewm.model.world_model import WorldModel
 from alewm.runs.files import read_json, write_json, write_text
+from alewm.runs.portable import portable
 from alewm.shapes import Tensor
-from alewm.training.checkpoint import Description, load_world_model, save_weights
+from alewm.training.checkpoint import Description, load_world_model, read_description, save_weights
 from alewm.training.run import SPLITS, latest_checkpoint
 
 WeightType = Literal["float32", "bfloat16"]
@@ -51,20 +57,13 @@ class SharedRun:
         if weights not in ("float32", "bfloat16"):
             raise InputError(f"Weights are stored as float32 or bfloat16, got {weights!r}.")
         model, description = load_world_model(latest_checkpoint(run))
-        extras = {**description.extras, "weights": weights}
-        if "data" in extras:
-            extras["data"] = _without_folder(extras["data"])
-        provenance, result = _content(run / "provenance.json"), _content(run / "result.json")
-        if isinstance(provenance.get("data"), dict):
-            provenance["data"] = _without_folder(provenance["data"])
-        for made in (provenance, result.get("made_with", {})):
-            if "command" in made:
-                made["command"] = _without_folders(made["command"])
+        extras = portable({**description.extras, SHARED_AS: weights})
+        provenance, result = (portable(_content(run / name)) for name in ("provenance.json", "result.json"))
         return cls(model, replace(description, source_state={}, extras=extras), result, provenance)
 
-    def card(self, name: str) -> str:
+    def card(self, name: str, *, brings_pairs: bool) -> str:
         """The model card."""
-        return model_card(name, self.description, self.model, self.result, self.provenance)
+        return model_card(name, self.description, self.model, self.result, self.provenance, brings_pairs=brings_pairs)
 
 
 def save_pretrained(run: Path, out: Path, weights: WeightType = "float32") -> Path:
@@ -73,14 +72,27 @@ def save_pretrained(run: Path, out: Path, weights: WeightType = "float32") -> Pa
     shared = SharedRun.of(run, weights)
     out.mkdir(parents=True, exist_ok=True)
     save_weights(out / "checkpoints", shared.description, _stored(shared.model.state_dict(), weights))
-    for name in _COPIED:
+    for name in (*_COPIED, PAIRS):
         if (run / name).is_file():
             shutil.copyfile(run / name, out / name)
+    if not (out / PAIRS).is_file():
+        _save_held_out_pairs(run, out)
     write_json(out / "result.json", shared.result)
     write_json(out / "provenance.json", shared.provenance)
-    write_text(out / "README.md", shared.card(out.resolve().name))
+    write_text(out / "README.md", shared.card(out.resolve().name, brings_pairs=(out / PAIRS).is_file()))
     write_json(out / "config.json", read_json(run / "config.json"))  # last: from now on it is a run folder
     return out
+
+
+def _save_held_out_pairs(run: Path, out: Path) -> None:
+    """The pairs, where the data file is still where the run was trained; without it they cannot be known."""
+    description = read_description(latest_checkpoint(run))
+    data: dict[str, Any] = description.extras.get("data", {})
+    path, fingerprint = data.get("path"), data.get("fingerprint")
+    if path is not None and fingerprint is not None and Path(path).is_file():
+        held_out: tuple[Split, ...] = ("validation", "test")
+        pairs = {str(split): pairs_in_data(run, Path(path), description, split) for split in held_out}
+        save_pairs(out / PAIRS, pairs, fingerprint)
 
 
 def check_new(folder: Path) -> None:
@@ -100,15 +112,3 @@ def _stored(state: dict[str, Tensor], weights: WeightType) -> dict[str, Tensor]:
 
 def _content(path: Path) -> dict[str, Any]:
     return read_json(path) if path.exists() else {}
-
-
-def _without_folder(data: dict[str, Any]) -> dict[str, Any]:
-    """A data description that names the file, not where it lies here."""
-    path = data.get("path")
-    return {**data, "path": Path(path).name if path is not None else None}
-
-
-def _without_folders(command: str) -> str:
-    """A command whose absolute paths are cut to their last part."""
-    words = shlex.split(command)
-    return shlex.join(Path(word).name if Path(word).is_absolute() else word for word in words)

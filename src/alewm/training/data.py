@@ -76,6 +76,11 @@ class TrainingData:
         command = collect_command(self.store.attributes, self.store.path.name)
         return {"made_with": command} if command else {}
 
+    def num_windows(self, part: str) -> int:
+        """Windows of the episodes of `part`: of training episodes, an epoch."""
+        numbers = list(self.splits.part(part))
+        return len(WindowIndex(self.store.offsets[numbers], self.store.lengths[numbers], WindowShape()))
+
     def training_windows(self, config: RunConfig, device: torch.device, num_threads: int = 0) -> WindowLoader:
         """This rank's training windows, shuffled."""
         return self._loader("train", config, config.training.batch_size, device, num_threads, shuffle=True)
@@ -85,9 +90,7 @@ class TrainingData:
 
         They are drawn at random: a batch of neighbouring windows is no sample of the latent's distribution.
         """
-        lengths, offsets = (values[list(self.splits.validation)] for values in (self.store.lengths, self.store.offsets))
-        available = len(WindowIndex(offsets, lengths, WindowShape()))
-        batch_size = min(config.training.batch_size, available // num_ranks() * num_ranks())
+        batch_size = min(config.training.batch_size, self.num_windows("validation") // num_ranks() * num_ranks())
         if batch_size == 0:
             return None
         loader = self._loader("validation", config, batch_size, device, num_threads, shuffle=True)

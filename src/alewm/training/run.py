@@ -71,6 +71,7 @@ def train_run(
         with only_writer(out) if is_first else nullcontext():
             if is_first:
                 made_from = {"preset": preset, "data": data.extras(config)["data"], "device": str(device)}
+                made_from["training_windows"] = data.num_windows("train")
                 folder.open(described, **made_from, processes=num_ranks(), updates=str(trainer.acceleration))
                 data.splits.save(out / SPLITS)
             with first_rank_first():
