@@ -152,9 +152,9 @@ def test_imposed_capacities_and_other_settings_have_tables(published):
     text, figures = results_page(results, results.parent / "page.md")
     assert "| k = 8 | k = 64 | as chosen |" in text
     assert "| 99.0 (95.7 to 99.5), one seed | 50.0 (" in text
-    assert "| validation | ALeWM | 192 |" in text
+    assert "| validation | 200 | ALeWM | 192 |" in text
     (sweep,) = [figure for figure in figures if figure.name.endswith("-capacities")]
-    assert sweep.data == [["ALeWM", [[8.0, 0.0, 99.0, 0.0], [64.0, 0.0, 50.0, 0.0], [8.0, 0.0, 98.5, 0.0]]]]
+    assert sweep.data == [["ALeWM, d = 192", [[8.0, 0.0, 99.0, 0.0], [64.0, 0.0, 50.0, 0.0], [8.0, 0.0, 98.5, 0.0]]]]
 
 
 def test_one_seed_published_twice_is_refused(published):

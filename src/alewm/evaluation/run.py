@@ -68,6 +68,7 @@ def evaluate_run(
     never replaced: they get a folder of their own (`settings.results_folder`). Those of these very settings are made
     anew, except in the folder of a shared model: what was published stays, and the new results are compared with it.
     """
+    made_with = provenance()  # of the start, whatever changes in a working tree until the end
     checkpoint = latest_checkpoint(run)
     model, description = load_world_model(checkpoint, device)
     task = get_task(description.config.task)
@@ -100,7 +101,7 @@ def evaluate_run(
     with _progress(planner, run, len(pairs), settings.budget) if not is_silent else nullcontext():
         found = evaluate(envs, pairs, planner, model.log_prior.exp(), budget=settings.budget)
     result = {**known, **found.result, "step": description.step, "search": search.description}
-    result |= {"evaluated": evaluated, "made_with": provenance()}
+    result |= {"evaluated": evaluated, "made_with": made_with}
     if "imported_from" in description.extras:
         result["imported_from"] = description.extras["imported_from"]
     if is_shared:

@@ -171,9 +171,10 @@ def _configurations(runs: Sequence[PublishedRun]) -> list[Configuration]:
 
 
 def _order(configuration: Configuration) -> tuple[Any, ...]:
-    """ALeWM first, then LeWM by width, then the rest."""
+    """ALeWM first, then LeWM by width, then the rest; of each what has most seeds."""
     config = configuration.config
-    method = config["objective"]["method"]
-    rank = ["alewm", "lewm"].index(method) if method in ("alewm", "lewm") else 2
-    is_variant = json.dumps(config["objective"], sort_keys=True)
-    return rank, method, -config["model"]["latent_dim"], config["objective"]["regularizer_weight"], is_variant
+    model, objective = config["model"], config["objective"]
+    rank = {"alewm": 0, "lewm": 1}.get(objective["method"], 2)
+    seeds, weight = len(configuration.runs), objective["regularizer_weight"]
+    rest = json.dumps(configuration.runs[0].fields, sort_keys=True)
+    return rank, objective["method"], -model["latent_dim"], -seeds, weight, -model["prior_degree"], rest

@@ -13,7 +13,10 @@ from alewm.experiments.framework.curves import Curve, Point, success_curves
 from alewm.presentation.theme import Draw, Theme
 from alewm.reports.figures import capacity_bands
 from alewm.reports.published import PublishedRun, Scale
-from alewm.reports.result_tables import fixed_capacities, method_names
+from alewm.reports.result_tables import fixed_capacities, full_names
+
+MOST_POINTS = 50
+"""Points of a curve of q; more cannot be told apart in a small panel."""
 
 
 @dataclass(frozen=True)
@@ -38,8 +41,7 @@ def success_figure(scale: Scale) -> ResultFigure | None:
     shown = [each for each in scale.configurations if each.evaluated()]
     if not shown:
         return None
-    widths = [each.config["model"]["latent_dim"] for each in shown]
-    names = [f"{name}, d = {width}" for name, width in zip(method_names(shown), widths, strict=True)]
+    names = full_names(shown)
     rates = [[100 * result["success_rate"] for result in each.evaluated()] for each in shown]
     intervals = [[100 * bound for bound in each.evaluated()[0]["interval"]] for each in shown]
     first = shown[0].evaluated()[0]
@@ -80,7 +82,7 @@ def sweep_figure(scale: Scale) -> ResultFigure | None:
             Point.at(each.spread("mean_capacity"), each.spread("success_rate")),
             "imposed capacity",
         )
-        for name, each in zip(method_names(shown), shown, strict=True)
+        for name, each in zip(full_names(shown), shown, strict=True)
     ]
     data = [[curve.title, [_values(point) for point in (*curve.fixed, curve.star)]] for curve in curves]
     caption = "Test success with every imposed capacity (line) and with the capacities chosen (star); bars are SEM."
@@ -91,8 +93,8 @@ def dynamics_figure(scale: Scale) -> ResultFigure | None:
     """q per capacity over updates, a panel per run; None where nothing was chosen."""
     chosen = [each for each in scale.configurations if each.config["model"]["has_selector"]]
     panels = [
-        (f"{name}, seed {run.seed}", _bands(run))
-        for name, each in zip(method_names(chosen), chosen, strict=True)
+        (f"{name}\nseed {run.seed}", _bands(run))
+        for name, each in zip(full_names(chosen), chosen, strict=True)
         for run in each.runs
     ]
     if not panels:
@@ -105,14 +107,15 @@ Bands = dict[int, tuple[list[float], list[float]]]
 
 
 def _bands(run: PublishedRun) -> Bands:
-    """Updates and mean q of each capacity, the prior first."""
+    """Updates and mean q of each capacity, the prior first; of many updates every n-th, counted from the last."""
     model = run.config["model"]
     prior = polynomial_prior(len(model["capacities"]), model["prior_degree"]).tolist()
     curves = run.run.capacity_dynamics()[""]
-    return {
-        k: ([0.0, *curves[k][0]], [float(first), *curves[k][1]])
-        for k, first in zip(model["capacities"], prior, strict=True)
-    }
+    bands = {}
+    for k, first in zip(model["capacities"], prior, strict=True):
+        steps, values = (series[::-1][:: -(-len(series) // MOST_POINTS)][::-1] for series in curves[k])
+        bands[k] = ([0.0, *steps], [float(first), *values])
+    return bands
 
 
 def _stacked(panels: Sequence[tuple[str, Bands]]) -> Draw:

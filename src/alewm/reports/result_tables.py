@@ -39,6 +39,21 @@ def method_names(configurations: Sequence[Configuration]) -> list[str]:
     return named
 
 
+def full_names(configurations: Sequence[Configuration]) -> list[str]:
+    """The same with the width, and with λ and α where they tell configurations apart."""
+    named = []
+    for name, each in zip(method_names(configurations), configurations, strict=True):
+        own = _columns(each)
+        alike = [_columns(o) for o in configurations if (_method(o), _columns(o)[0]) == (_method(each), own[0])]
+        telling = [
+            f"{symbol} = {own[place]}"
+            for symbol, place in (("λ", 1), ("s_q", 2), ("α", 3))
+            if len({columns[place] for columns in alike}) > 1
+        ]
+        named.append(", ".join([name, f"d = {own[0]}", *telling]))
+    return named
+
+
 def success_cell(configuration: Configuration, name: str = "success_rate", settings: str = "") -> Cell:
     """Success in percent: mean and SEM over seeds, or, for one seed, Wilson's interval and the words."""
     results = configuration.evaluated(settings)
@@ -61,7 +76,7 @@ def main_table(scale: Scale, paper: Mapping[str, Any], caption: str) -> Table:
             [
                 name,
                 *_columns(each),
-                ", ".join(str(run.seed) for run in each.runs if "" in run.evaluations),
+                _seeds(each),
                 success_cell(each),
                 success_cell(each, "success_rate_nontrivial"),
                 each.spread("mean_capacity").shown(),
@@ -108,12 +123,13 @@ def settings_table(scale: Scale, caption: str) -> Table | None:
                 results = each.evaluated(settings)
                 cells = [success_cell(each, settings=settings), success_cell(each, "success_rate_nontrivial", settings)]
                 capacity = each.spread("mean_capacity", settings).shown()
-                rows.append([settings, name, *_columns(each), str(len(results)), *cells, capacity])
+                seeds, pairs = _seeds(each, settings), str(results[0]["episodes"])
+                rows.append([settings, pairs, name, *_columns(each), seeds, *cells, capacity])
     if not rows:
         return None
     rows.sort(key=lambda row: str(row[0]))
-    head = ("settings", "method", "d", "λ", "s_q", "α", "seeds", "success (%)", "not solved at the start (%)")
-    return Table.of(f"{scale.slug}-settings", caption, (*head, "mean capacity"), rows)
+    head = ["settings", "pairs", "method", "d", "λ", "s_q", "α", "seeds", "success (%)", "not solved at the start (%)"]
+    return Table.of(f"{scale.slug}-settings", caption, [*head, "mean capacity"], rows)
 
 
 def read_paper(results: Path) -> dict[str, Any]:
@@ -141,6 +157,10 @@ def _columns(configuration: Configuration) -> list[str]:
     s_q = f"{config['training']['optim']['selector_multiplier']:g}" if model["has_selector"] else _NONE
     alpha = _NONE if method == "lewm" else f"{model['prior_degree']:g}".replace("-", "−")
     return [str(model["latent_dim"]), f"{config['objective']['regularizer_weight']:g}", s_q, alpha]
+
+
+def _seeds(configuration: Configuration, settings: str = "") -> str:
+    return ", ".join(str(run.seed) for run in configuration.runs if settings in run.evaluations)
 
 
 def _counts(results: Iterable[Mapping[str, Any]]) -> str:

@@ -72,9 +72,7 @@ def _section(
         yield f"{_caption(scale)}\n"
     yield from _shipped(scale)
     sweep = tables.sweep_table(scale, "Test success (%) with every imposed capacity, without retraining.")
-    settings = tables.settings_table(
-        scale, "Other settings. `validation`: on the 100 validation pairs, where settings are selected."
-    )
+    settings = tables.settings_table(scale, "Other settings; on `validation` pairs configurations are selected.")
     drawn = (success_figure(scale), sweep_figure(scale), dynamics_figure(scale))
     for figure, table in zip(drawn, (None, sweep, settings), strict=True):
         if figure is not None:
@@ -97,8 +95,8 @@ def _caption(scale: Scale) -> str:
     sentences = [
         f"{run.steps:,} updates of {run.config['training']['batch_size']} windows, {_epochs(run)} (a complete "
         f"schedule, the same for every row), of {data['episodes']:,} episodes with {data['frames']:,} frames "
-        f"(fingerprint `{data['fingerprint']}`); {tables.backbone(run.config)}/{encoder['patch_size']} on images of "
-        f"{encoder['image_size']} pixels.",
+        f"(fingerprint `{data['fingerprint']}`); {tables.backbone(run.config)}, patches of {encoder['patch_size']} and "
+        f"images of {encoder['image_size']} pixels.",
         f"Trained on {_machines(scale)}.",
     ]
     evaluated = [result for each in scale.configurations for result in each.evaluated()]
@@ -119,11 +117,14 @@ def _epochs(run: PublishedRun) -> str:
 
 
 def _machines(scale: Scale) -> str:
-    found: dict[str, list[float]] = {}
+    """Processors, which others may have used at the time, and accelerators with the seconds of a run."""
+    processors = {str(run.run.provenance["processor"]) for run in scale.runs if not run.run.provenance["accelerator"]}
+    accelerators: dict[str, list[float]] = {}
     for run in scale.runs:
-        machine = run.run.provenance.get("accelerator") or run.run.provenance.get("processor", "an unnamed machine")
-        found.setdefault(str(machine), []).append(float(run.run.result["training"]["seconds"]))
-    return ", ".join(f"{machine} ({_span(seconds)} s a run)" for machine, seconds in sorted(found.items()))
+        if name := run.run.provenance["accelerator"]:
+            accelerators.setdefault(name, []).append(float(run.run.result["training"]["seconds"]))
+    timed = [f"{name} ({_span(seconds)} s a run)" for name, seconds in sorted(accelerators.items())]
+    return ", ".join([*timed, *sorted(processors)])
 
 
 def _span(values: list[float]) -> str:
@@ -133,16 +134,17 @@ def _span(values: list[float]) -> str:
 
 def _shipped(scale: Scale) -> Iterator[str]:
     """Which of the models lie in the repository."""
-    for run in scale.runs:
-        if "weights" in run.run.result and "" in run.evaluations:
-            result = run.evaluations[""]
-            machine = result["made_with"]["accelerator"] or result["made_with"]["processor"]
-            yield (
-                f"The model of seed {run.seed} is in the repository, stored in {run.run.result['weights']}, and the "
-                f"success above is that of this file: `alewm evaluate pretrained/{run.run.name}` repeats it without "
-                f"the data, on all {result['episodes']} pairs ({result['seconds']:.0f} s on {machine}), and says how "
-                f"many episodes ended as published.\n"
-            )
+    shipped = [run for run in scale.runs if "weights" in run.evaluations.get("", {})]
+    if not shipped:
+        return
+    commands = ", ".join(
+        f"`alewm evaluate pretrained/{run.run.name}` (seed {run.seed}, {run.run.result['weights']})" for run in shipped
+    )
+    yield (
+        f"These models are in the repository, and their success above is that of the files there. To repeat it without "
+        f"the data, on all {shipped[0].evaluations['']['episodes']} pairs, and to be told how many episodes ended as "
+        f"published: {commands}.\n"
+    )
 
 
 def _picture(figure: ResultFigure) -> str:
