@@ -7,7 +7,6 @@ from typing import Any
 
 import torch
 
-from alewm.capacity.prior import survival
 from alewm.experiments.framework.choice import TASK_TITLES, Choice
 from alewm.experiments.framework.experiment import Drawing, Experiment, Outcome, Recipe, Stage
 from alewm.experiments.framework.probing import fit_mlp, fit_ridge
@@ -82,7 +81,7 @@ def forced_losses(model: WorldModel, windows: EncodedWindows, masks: Float[Tenso
 def measure(folder: Path, data: Path, device: torch.device, options: Mapping[str, Any]) -> dict[str, Any]:
     """Variances, forced losses and their gains, and risks of separately fitted probes, as plain numbers."""
     with Trained.open(folder, data, device) as trained:
-        model, support = trained.model, trained.model.support
+        model, support, prefixes = trained.model, trained.model.support, trained.model.config.prefixes
         windows = trained.windows("validation", options["num_windows"])
         fitted_on = trained.windows("train", options["num_train"])
         with torch.no_grad():
@@ -102,10 +101,10 @@ def measure(folder: Path, data: Path, device: torch.device, options: Mapping[str
     return {
         "capacities": list(ks),
         "total_variance": total,
-        "masked_variance": masked_variance(windows.latents, q, support).tolist(),
+        "masked_variance": masked_variance(windows.latents, prefixes.probabilities(q), prefixes.lengths).tolist(),
         "raw_variance": windows.latents.flatten(0, 1).var(0, correction=0).tolist(),
-        "prior_survival": survival(prior, support).tolist(),
-        "q_survival": survival(q.mean(0), support).tolist(),
+        "prior_survival": prefixes.survival(prior).tolist(),
+        "q_survival": prefixes.survival(q.mean(0)).tolist(),
         "losses": losses.mean(0).tolist(),
         "gains": gains.mean(0).tolist(),
         "negative_share": (gains < 0).float().mean(0).tolist(),
