@@ -12,12 +12,12 @@ from alewm.experiments.framework.experiment import Drawing, Experiment, Outcome,
 from alewm.experiments.framework.probing import fit_mlp, fit_ridge
 from alewm.experiments.framework.results import Results
 from alewm.experiments.framework.trained import SAMPLE_SEED, EncodedWindows, Trained
+from alewm.experiments.framework.variance import capacity_probabilities, variance_beside_survival
 from alewm.experiments.framework.work import Measurement, Training
 from alewm.experiments.theory_figures import losses_by_capacity, variance_panels
 from alewm.model.world_model import WorldModel
 from alewm.presentation.tables import Cell, Row, Table
 from alewm.shapes import Float, Tensor
-from alewm.training.diagnostics import masked_variance
 
 PROBES = ("linear", "network")
 
@@ -81,12 +81,11 @@ def forced_losses(model: WorldModel, windows: EncodedWindows, masks: Float[Tenso
 def measure(folder: Path, data: Path, device: torch.device, options: Mapping[str, Any]) -> dict[str, Any]:
     """Variances, forced losses and their gains, and risks of separately fitted probes, as plain numbers."""
     with Trained.open(folder, data, device) as trained:
-        model, support, prefixes = trained.model, trained.model.support, trained.model.config.prefixes
+        model, support = trained.model, trained.model.support
         windows = trained.windows("validation", options["num_windows"])
         fitted_on = trained.windows("train", options["num_train"])
-        with torch.no_grad():
-            parts = [model.capacity_logits(part.to(device)).cpu() for part in torch.split(windows.features, 512)]
-        q, prior = torch.cat(parts).float().softmax(-1), model.log_prior.exp().cpu()
+        q, prior = capacity_probabilities(trained, windows), model.log_prior.exp().cpu()
+        variances = variance_beside_survival(trained, windows, q)
         ks = (0, *support.capacities)
         coordinates = torch.arange(1, support.latent_dim + 1)
         masks = torch.stack([(coordinates <= k).float() for k in ks]).to(device)
@@ -101,10 +100,7 @@ def measure(folder: Path, data: Path, device: torch.device, options: Mapping[str
     return {
         "capacities": list(ks),
         "total_variance": total,
-        "masked_variance": masked_variance(windows.latents, prefixes.probabilities(q), prefixes.lengths).tolist(),
-        "raw_variance": windows.latents.flatten(0, 1).var(0, correction=0).tolist(),
-        "prior_survival": prefixes.survival(prior).tolist(),
-        "q_survival": prefixes.survival(q.mean(0)).tolist(),
+        **variances,
         "losses": losses.mean(0).tolist(),
         "gains": gains.mean(0).tolist(),
         "negative_share": (gains < 0).float().mean(0).tolist(),
