@@ -284,3 +284,12 @@ def test_only_a_smooth_prior_draws_places():
 def test_a_smooth_prior_needs_a_method_that_learns_its_capacity(method, model):
     with pytest.raises(InputError, match="'smooth' needs a method that learns its capacity"):
         Objective(ObjectiveConfig(method=method), dataclasses.replace(model, prior="smooth"))
+
+
+def test_probabilities_of_drawn_lengths_are_not_rounded_by_mixed_precision():
+    statistic = MixSIGReg(MODEL.support, 1.0, 32, prior="smooth")
+    s, q = torch.randn(64, 4, 8, generator=generator(1)), torch.rand(64, 3, generator=generator(2)).softmax(-1)
+    plain = statistic(s, q, sample_axis=0, generator=generator(9))
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        mixed = statistic(s, q, sample_axis=0, generator=generator(9))
+    torch.testing.assert_close(mixed, plain)

@@ -7,6 +7,7 @@ from alewm.data.windows import WindowShape
 from alewm.experiments.framework.work import Evaluation
 from alewm.experiments.presets import preset
 from alewm.model.world_model import WorldModelConfig
+from alewm.planning.cem import CEMConfig
 from alewm.training.config import RunConfig
 
 MEASURED_PRESET = "two-room-192"
@@ -62,10 +63,10 @@ def evaluation_seconds(work: Evaluation) -> float:
     """All pairs of a split: search, scaled by the predictor's multiply-adds and the plans made, and drawing."""
     model, settings = work.run.config.model, work.settings
     num_pairs = NUM_VALIDATION if settings.split == "validation" else NUM_TEST
+    cem, usual = settings.planning.cem, CEMConfig()
+    search = cem.num_candidates * cem.num_iterations / (usual.num_candidates * usual.num_iterations)
     plans = len(model.support) if settings.planning.capacity == "best-of" else 1
-    cem, usual = settings.planning.cem, type(settings.planning.cem)()
-    plans *= cem.num_candidates * cem.num_iterations / (usual.num_candidates * usual.num_iterations)
-    factor = plans * _position_multiply_adds(model) / _position_multiply_adds(preset(MEASURED_PRESET).model)
+    factor = search * plans * _position_multiply_adds(model) / _position_multiply_adds(preset(MEASURED_PRESET).model)
     frames = FRAMES_PER_PAIR * num_pairs + work.num_animations * (settings.budget + 2)
     drawing = DRAWING_SECONDS.get(work.run.task, 0.0)
     return EVALUATION_SECONDS * num_pairs / NUM_TEST * factor + frames * drawing

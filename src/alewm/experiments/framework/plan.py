@@ -61,7 +61,8 @@ def estimated_hours(experiment: Experiment, library: Library, updates_per_second
     """
     found = library.seconds_per_update()
     known = Cost(1 / updates_per_second, "as given") if updates_per_second else ON_H200
-    training, basis = 0.0, {}
+    training = 0.0
+    basis: dict[str, None] = {}
     for run in _missing_runs(experiment, library):
         width = run.config.model.encoder.hidden_dim
         cost = update_cost(run.config, known)
