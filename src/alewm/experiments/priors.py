@@ -1,6 +1,6 @@
 """ALeWM with other priors over capacities: over ranks (the paper's), over values, and without cliffs between blocks."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -76,7 +76,9 @@ def largest_fall(values: Sequence[float]) -> float:
 
 
 def _mean(found: Sequence[Mapping[str, Any]]) -> dict[str, list[float]]:
-    return {key: torch.tensor([each[key] for each in found]).mean(0).tolist() for key in found[0]}
+    """What the figure shows, over seeds; unmasked variances can be many times larger and would hide it."""
+    shown = ("masked_variance", "prior_survival", "q_survival")
+    return {key: torch.tensor([each[key] for each in found]).mean(0).tolist() for key in shown}
 
 
 def _success(choice: Choice, tasks: Sequence[str], groups: Groups, results: Results) -> Table:
@@ -97,7 +99,7 @@ def _matching(
     groups: Groups,
     found: Mapping[Run, Mapping[str, Any]],
     results: Results,
-    variance: Any,
+    variance: Callable[[Run], Measurement],
 ) -> Table:
     rows: list[Row] = []
     for task in tasks:
