@@ -8,7 +8,8 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from alewm.capacity.prior import polynomial_prior
+from alewm.capacity.prior import capacity_prior
+from alewm.capacity.support import CapacitySupport
 from alewm.experiments.framework.curves import Curve, Point, success_curves
 from alewm.presentation.theme import Draw, Theme
 from alewm.reports.figures import capacity_bands
@@ -109,7 +110,8 @@ Bands = dict[int, tuple[list[float], list[float]]]
 def _bands(run: PublishedRun) -> Bands:
     """Updates and mean q of each capacity, the prior first; of many updates every n-th, counted from the last."""
     model = run.config["model"]
-    prior = polynomial_prior(len(model["capacities"]), model["prior_degree"]).tolist()
+    support = CapacitySupport(tuple(model["capacities"]))
+    prior = capacity_prior(support, model["prior_degree"], model.get("prior", "ranks")).tolist()
     curves = run.run.capacity_dynamics()[""]
     bands = {}
     for k, first in zip(model["capacities"], prior, strict=True):

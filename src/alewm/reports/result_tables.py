@@ -140,7 +140,9 @@ def read_paper(results: Path) -> dict[str, Any]:
 
 def _method(configuration: Configuration) -> str:
     objective = configuration.config["objective"]
+    prior = configuration.config["model"].get("prior", "ranks")
     notes = {
+        f"prior of {prior}": prior != "ranks",
         "q frozen at the prior": objective.get("freezes_selector"),
         "exact marginalisation": objective.get("marginalises_capacity"),
         f"KL {objective.get('prior_weight', 0):g} to the prior": objective.get("prior_weight"),
