@@ -30,13 +30,14 @@ from alewm.training.graphed import accelerated
 from alewm.training.logbook import Logbook, RunningMeans
 from alewm.training.loggers import Loggers
 from alewm.training.losses import Losses, Objective
+from alewm.training.mixture import mean_q_of_sets
 from alewm.training.noise import RandomStreams, seeded_generator
 from alewm.training.optim import build_optimizer, learning_rate_factor, set_learning_rate
 from alewm.training.prefetch import batches_on
 from alewm.training.ranks import share_of_batch, this_rank, wait_for_all_ranks
 from alewm.training.source import WindowBatch, WindowSource
 from alewm.training.step import PlainUpdates, StepResult
-from alewm.training.validation import validate
+from alewm.training.validation import Validation, validate
 
 
 class NonFiniteUpdateError(InputError):
@@ -66,7 +67,8 @@ class Trainer:
     """One training run in one folder; running it again continues it.
 
     Writes `metrics.jsonl` and `checkpoints/` below `folder`, and what its `loggers` write. Every rank constructs
-    one with the windows that are its own; rank 0 writes.
+    one with the windows that are its own; rank 0 writes. Where data sets take turns in the batches (`mixture`),
+    `validation_apart` names them in that order, with the validation windows of each: their q and losses are logged too.
     """
 
     def __init__(
@@ -77,6 +79,7 @@ class Trainer:
         folder: Path,
         device: torch.device,
         validation: Iterable[WindowBatch] = (),
+        validation_apart: Mapping[str, Iterable[WindowBatch]] | None = None,
         extras: Mapping[str, Any] | None = None,
         progress: Progress | None = None,
         loggers: Loggers | None = None,
@@ -86,6 +89,7 @@ class Trainer:
         training.autocast_dtype(device)  # a precision the device lacks is refused now, before anything is written
         share_of_batch(training.batch_size)
         self.config, self.source, self.validation = config, source, validation
+        self.validation_apart = dict(validation_apart or {})
         self.device, self.extras, self.progress = device, dict(extras or {}), progress
         self.loggers = loggers or Loggers()
         self.checkpoints = folder / "checkpoints"
@@ -144,6 +148,7 @@ class Trainer:
                 "refused": (~result.is_finite).float(),
                 "q": result.losses.q.mean(0),
                 "q_entropy": mean_entropy(result.losses.q),
+                **mean_q_of_sets(result.losses.q, list(self.validation_apart)),
             }
         )
 
@@ -173,28 +178,38 @@ class Trainer:
 
     def _validate(self) -> None:
         """The losses on held-out windows, with the same noise every time; loggers also get q and a rollout."""
-        with self.acceleration.suspended():
-            found = validate(
-                self.model,
-                self.objective,
-                self.validation,
-                RandomStreams(self.config.training.seed, self.device),
-                self.device,
-                dtype=self.config.training.autocast_dtype(self.device),
-                shows=self.loggers.are_listening,
-            )
-        if found.means.count:
-            self._write("validation", self._q_by_capacity(found.means.take()))
+        found = self._validated(self.validation, shows=self.loggers.are_listening)
+        means: dict[str, Any] = found.means.take()
+        for name, windows in self.validation_apart.items():
+            means |= {f"{metric}/{name}": value for metric, value in self._validated(windows).means.take().items()}
+        if means:
+            self._write("validation", self._q_by_capacity(means))
         if found.q and found.picture is not None:
             by_capacity = zip(self.config.model.capacities, torch.cat(found.q).T.cpu().numpy(), strict=True)
             shown = {f"q_of_windows/{k}": shares for k, shares in by_capacity}
             self.loggers.write(self.step, "validation", {**shown, "rollout": found.picture.numpy()})
 
+    def _validated(self, windows: Iterable[WindowBatch], *, shows: bool = False) -> Validation:
+        with self.acceleration.suspended():
+            return validate(
+                self.model,
+                self.objective,
+                windows,
+                RandomStreams(self.config.training.seed, self.device),
+                self.device,
+                dtype=self.config.training.autocast_dtype(self.device),
+                shows=shows,
+            )
+
     def _q_by_capacity(self, means: Mapping[str, Any]) -> dict[str, Any]:
-        """`q/8`, `q/16`, ... instead of a list: a line of metrics says by itself what it holds."""
+        """`q/8`, `q/16`, ... instead of a list: a line of metrics says by itself what it holds.
+
+        The q of a data set, `q/two-room`, becomes `q/two-room/8`, ...
+        """
         capacities = self.config.model.support.capacities
-        named = {f"q/{k}": share for k, share in zip(capacities, means["q"], strict=True)}
-        return {name: value for name, value in means.items() if name != "q"} | named
+        lists = {name: value for name, value in means.items() if name.split("/")[0] == "q"}
+        named = {f"{name}/{k}": share for name, q in lists.items() for k, share in zip(capacities, q, strict=True)}
+        return {name: value for name, value in means.items() if name not in lists} | named
 
     def _write(self, kind: str, values: Mapping[str, Any]) -> None:
         self._latest |= {f"{kind}/{name}": value for name, value in values.items()}
