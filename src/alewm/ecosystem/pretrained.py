@@ -20,6 +20,7 @@ import torch
 
 from alewm.ecosystem.model_card import model_card
 from alewm.errors import InputError
+from alewm.evaluation.settings import EVALUATIONS
 from alewm.model.world_model import WorldModel
 from alewm.runs.files import read_json, write_json, write_text
 from alewm.shapes import Tensor
@@ -63,7 +64,7 @@ class SharedRun:
         if apart:
             extras[DATA_SETS] = apart
         provenance, result = _content(run / "provenance.json"), _content(run / "result.json")
-        results = {name: _content(run / "evaluations" / name / "result.json") for name in apart}
+        results = {name: _content(run / EVALUATIONS / name / "result.json") for name in apart}
         if isinstance(provenance.get("data"), dict):
             data = provenance["data"]
             is_mixed = data.keys() == apart.keys()

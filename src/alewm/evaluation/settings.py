@@ -12,6 +12,9 @@ from alewm.runs.files import read_json
 
 Split = Literal["train", "validation", "test"]
 
+EVALUATIONS = "evaluations"
+"""The folder below a run's for results of other than the default settings."""
+
 
 @dataclass(frozen=True)
 class EvaluationSettings:
@@ -67,7 +70,7 @@ def results_folder(run: Path, settings: EvaluationSettings, step: int, *, is_fin
     """Where results belong: the default settings of a finished run in the run's folder, others below `evaluations/`."""
     parts = [settings.name(), "" if is_finished else f"step-{step:08d}"]
     name = "_".join(part for part in parts if part)
-    return run / "evaluations" / name if name else run
+    return run / EVALUATIONS / name if name else run
 
 
 def check_same_settings(result_path: Path, asked: dict[str, Any]) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from dataclasses import replace
 from math import ceil
 
 from matplotlib.figure import Figure
+from matplotlib.ticker import EngFormatter, MaxNLocator
 
 from alewm.capacity.prior import polynomial_prior
 from alewm.errors import InputError
@@ -16,6 +17,7 @@ from alewm.experiments.framework.results import Results
 from alewm.experiments.framework.run import Run
 from alewm.experiments.framework.work import Evaluation, Training
 from alewm.experiments.presets import MIXED, MIXED_SELECTED
+from alewm.presentation.series import Series, thinned
 from alewm.presentation.tables import Cell, Row, Table
 from alewm.presentation.theme import Draw, Theme
 
@@ -28,7 +30,10 @@ PUBLISHED = {"reacher": ("85.17 ± 0.73", "63.95 ± 0.05"), "two-room": ("36.17 
 LEAST_TOP = 0.4
 """Where the paper's figure ends, which leaves out the first steps of the largest capacity."""
 
-Dynamics = dict[int, tuple[list[int], list[float]]]
+MOST_POINTS = 100
+"""Points of a curve, few enough for a dashed one to look dashed."""
+
+Dynamics = dict[int, Series]
 """Steps and mean q of each capacity."""
 
 
@@ -48,8 +53,8 @@ def build(choice: Choice) -> Experiment:
         dynamics = {name: mean_q_over_training(runs, name, results) for name in tests}
         text = (
             f"Mean probability of each capacity over training on each data set of a joint model, averaged over "
-            f"{len(runs)} seeds and over the batches between two logged steps; at step 0 it is the prior. The vertical "
-            f"range leaves out what is higher in the first tenth of training."
+            f"{len(runs)} seeds and over at least the batches between two logged steps; at step 0 it is the prior. The "
+            f"vertical range leaves out what is higher in the first tenth of training."
         )
         commands = tuple(Training(run).command(results.library) for run in runs)
         drawing = Drawing("mixed", choice.caption(text), _panels(dynamics), commands)
@@ -64,7 +69,7 @@ def mean_q_over_training(runs: Sequence[Run], data_set: str, results: Results) -
     model = runs[0].config.model
     prior = polynomial_prior(len(model.capacities), model.prior_degree).tolist()
     logs = [results.metrics(run, "train") for run in runs]
-    steps = [0, *(int(entry["step"]) for entry in logs[0])]
+    steps = [0.0, *(float(entry["step"]) for entry in logs[0])]
     return {
         k: (
             steps,
@@ -128,32 +133,36 @@ def _panels(dynamics: Mapping[str, Dynamics]) -> Draw:
     top = max(LEAST_TOP, ceil(10 * max(late)) / 10)
 
     def draw(theme: Theme) -> Figure:
-        columns = min(4, len(capacities))
+        columns = 4 if len(capacities) > 6 else 3
         rows = -(-len(capacities) // columns)
-        figure = Figure(figsize=(2.1 * columns + 0.6, 1.9 * rows + 0.5), layout="constrained")
-        grid = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
-        panels = grid.flatten()
+        figure = Figure(figsize=(2.1 * columns + 0.6, 1.8 * rows + 0.6), layout="constrained")
+        panels = figure.subplots(rows, columns, sharey=True, squeeze=False).flatten()
         for axes in panels[len(capacities) :]:
             axes.set_visible(False)
         for axes, k in zip(panels, capacities, strict=False):
             for number, (name, curves) in enumerate(dynamics.items()):
                 style = "-" if number == 0 else "--"
-                axes.plot(*curves[k], style, color=theme.color(number), linewidth=1.4, label=_title(name))
+                axes.plot(*_drawn(curves[k]), style, color=theme.color(number), linewidth=1.4, label=_title(name))
             axes.set(title=f"k = {k}", ylim=(0, top))
-        for axes in grid[:, 0]:
-            axes.set_ylabel("mean q(k)")
-        for axes in panels[max(0, len(capacities) - columns) : len(capacities)]:
-            axes.set_xlabel("update steps")
-            axes.tick_params(labelbottom=True)
-        handles, labels = panels[0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside upper center", ncols=len(dynamics))
+            axes.xaxis.set_major_locator(MaxNLocator(4, integer=True))
+            axes.xaxis.set_major_formatter(EngFormatter(sep=""))
+        figure.supxlabel("update steps", fontsize="medium")
+        figure.supylabel("mean q(k)", fontsize="medium")
+        figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper center", ncols=len(dynamics))
         return figure
 
     return draw
 
 
+def _drawn(series: Series) -> Series:
+    """Fewer points, but the first one, the prior, as it is."""
+    steps, values = series
+    later_steps, later_values = thinned((steps[1:], values[1:]), MOST_POINTS)
+    return [steps[0], *later_steps], [values[0], *later_values]
+
+
 def _title(data_set: str) -> str:
-    return TASK_TITLES.get(data_set, data_set)
+    return TASK_TITLES.get(data_set, "TwoRoom (2)")
 
 
 RECIPE = Recipe("mixed", "one model on Reacher and Two-Room: q, success and capacity on each", build)
