@@ -10,6 +10,7 @@ import torch
 
 from alewm.data.label import read_label
 from alewm.data.splits import SplitBy
+from alewm.distributed import num_ranks
 from alewm.errors import InputError
 from alewm.training.config import RunConfig
 from alewm.training.data import FRAME_SKIP, RunWindows, SameBatches, TrainingData
@@ -81,11 +82,10 @@ class MixedData:
 def own_configs(config: RunConfig) -> dict[str, RunConfig]:
     """For each data set the configuration of a run on it alone, with its share of the batch and an order of its own."""
     sets, training = config.data_sets, config.training
+    sizes = shares(training.batch_size, len(sets), num_ranks())
     return {
-        name: replace(config, task=task, training=replace(training, batch_size=share, seed=_own_seed(training.seed, i)))
-        for i, ((name, task), share) in enumerate(
-            zip(sets.items(), shares(training.batch_size, len(sets)), strict=True)
-        )
+        name: replace(config, task=task, training=replace(training, batch_size=size, seed=_own_seed(training.seed, i)))
+        for i, ((name, task), size) in enumerate(zip(sets.items(), sizes, strict=True))
     }
 
 

@@ -18,17 +18,16 @@ from typing import Any
 import torch
 
 from alewm.data.loader import WindowLoader, Windows
-from alewm.distributed import num_ranks
 from alewm.errors import InputError
 from alewm.shapes import Float, Tensor
 
 
-def shares(batch_size: int, num_sets: int) -> tuple[int, ...]:
+def shares(batch_size: int, num_sets: int, num_ranks: int = 1) -> tuple[int, ...]:
     """How many of `batch_size` windows come from each data set."""
-    if num_ranks() > 1 and batch_size % (num_sets * num_ranks()):
+    if num_ranks > 1 and batch_size % (num_sets * num_ranks):
         raise InputError(
-            f"A batch of {batch_size} windows does not divide evenly over {num_sets} data sets and {num_ranks()} "
-            f"processes; choose a batch size that is a multiple of {num_sets * num_ranks()}."
+            f"A batch of {batch_size} windows does not divide evenly over {num_sets} data sets and {num_ranks} "
+            f"processes; choose a batch size that is a multiple of {num_sets * num_ranks}."
         )
     if batch_size < num_sets:
         raise InputError(
