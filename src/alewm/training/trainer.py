@@ -27,7 +27,7 @@ from alewm.training.checkpoint import (
 from alewm.training.config import RunConfig
 from alewm.training.diagnostics import effective_rank, masked_variance, mean_entropy
 from alewm.training.graphed import accelerated
-from alewm.training.logbook import Logbook, RunningMeans
+from alewm.training.logbook import Logbook, RunningMeans, q_by_capacity
 from alewm.training.loggers import Loggers
 from alewm.training.losses import Losses, Objective
 from alewm.training.mixture import mean_q_of_sets
@@ -160,7 +160,8 @@ class Trainer:
         seconds = time.perf_counter() - self._clock
         self._clock = time.perf_counter()
         rate = num_steps * self.config.training.batch_size / seconds
-        self._write("train", {**self._q_by_capacity(means), "learning_rate": learning_rate, "windows_per_second": rate})
+        named = q_by_capacity(means, self.config.model.capacities)
+        self._write("train", {**named, "learning_rate": learning_rate, "windows_per_second": rate})
         if self.progress is not None:
             self.progress(self.step, self.num_steps, self._latest)
 
@@ -183,7 +184,7 @@ class Trainer:
         for name, windows in self.validation_apart.items():
             means |= {f"{metric}/{name}": value for metric, value in self._validated(windows).means.take().items()}
         if means:
-            self._write("validation", self._q_by_capacity(means))
+            self._write("validation", q_by_capacity(means, self.config.model.capacities))
         if found.q and found.picture is not None:
             by_capacity = zip(self.config.model.capacities, torch.cat(found.q).T.cpu().numpy(), strict=True)
             shown = {f"q_of_windows/{k}": shares for k, shares in by_capacity}
@@ -200,16 +201,6 @@ class Trainer:
                 dtype=self.config.training.autocast_dtype(self.device),
                 shows=shows,
             )
-
-    def _q_by_capacity(self, means: Mapping[str, Any]) -> dict[str, Any]:
-        """`q/8`, `q/16`, ... instead of a list: a line of metrics says by itself what it holds.
-
-        The q of a data set, `q/two-room`, becomes `q/two-room/8`, ...
-        """
-        capacities = self.config.model.support.capacities
-        lists = {name: value for name, value in means.items() if name.split("/")[0] == "q"}
-        named = {f"{name}/{k}": share for name, q in lists.items() for k, share in zip(capacities, q, strict=True)}
-        return {name: value for name, value in means.items() if name not in lists} | named
 
     def _write(self, kind: str, values: Mapping[str, Any]) -> None:
         self._latest |= {f"{kind}/{name}": value for name, value in values.items()}
