@@ -7,7 +7,7 @@ from math import ceil
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, MaxNLocator
 
-from alewm.capacity.prior import polynomial_prior
+from alewm.capacity.prior import capacity_prior
 from alewm.errors import InputError
 from alewm.evaluation.settings import EvaluationSettings
 from alewm.evaluation.statistics import Spread
@@ -67,7 +67,7 @@ def build(choice: Choice) -> Experiment:
 def mean_q_over_training(runs: Sequence[Run], data_set: str, results: Results) -> Dynamics:
     """Mean q over seeds of each capacity on one data set, at step 0, where it equals the prior, and at logged steps."""
     model = runs[0].config.model
-    prior = polynomial_prior(len(model.capacities), model.prior_degree).tolist()
+    prior = capacity_prior(model.support, model.prior_degree, model.prior).tolist()
     logs = [results.metrics(run, "train") for run in runs]
     steps = [0.0, *(float(entry["step"]) for entry in logs[0])]
     return {
