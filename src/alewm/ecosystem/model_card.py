@@ -5,6 +5,7 @@ from typing import Any
 
 from alewm.model.world_model import WorldModel
 from alewm.training.checkpoint import Description
+from alewm.training.data_sets import DATA_SETS
 
 _LOADING = """\
 ```python
@@ -23,12 +24,16 @@ def model_card(
     model: WorldModel,
     result: Mapping[str, Any],
     provenance: Mapping[str, Any],
+    results_apart: Mapping[str, Mapping[str, Any]],
     *,
-    brings_pairs: bool = False,
+    brings_pairs: bool,
 ) -> str:
-    """Markdown with the Hub's front matter; every number in it comes from the run's own files."""
+    """Markdown with the Hub's front matter; every number in it comes from the run's own files.
+
+    `results_apart` are the results of each data set, of a run that learned from several; then `result` has none.
+    """
     config, extras = description.config, description.extras
-    data: dict[str, Any] = extras.get("data", {})
+    files = {each: values["data"] for each, values in extras.get(DATA_SETS, {}).items()} or {"": extras.get("data", {})}
     capacities = ", ".join(map(str, config.model.capacities))
     facts = [
         ("task", config.task),
@@ -40,8 +45,8 @@ def model_card(
         ("weights stored as", extras.get("weights", "float32")),
         ("updates", f"{description.step:,}"),
         ("imported from", _origin(extras)),
-        ("data fingerprint", data.get("fingerprint")),
-        ("data made with", _code(data.get("made_with"))),
+        *((_of("data fingerprint", each), data.get("fingerprint")) for each, data in files.items()),
+        *((_of("data made with", each), _code(data.get("made_with"))) for each, data in files.items()),
         ("trained with", _code(provenance.get("command"))),
         ("commit", provenance.get("commit")),
     ]
@@ -51,10 +56,11 @@ def model_card(
         "A latent world model that plans from pixels, made with `alewm`.\n",
         _table(("", ""), [(label, value) for label, value in facts if value is not None]),
         "## Success\n",
-        _success(result, extras),
+        *(f"### {each}\n\n{_success(found, extras)}" for each, found in results_apart.items()),
+        *([] if results_apart else [_success(result, extras)]),
         "## Use\n",
         _LOADING.format(name=name),
-        _evaluation(name, data, brings_pairs),
+        *(_evaluation(name, data, brings_pairs) for data in files.values()),
     ]
     return "\n".join(parts)
 
@@ -103,6 +109,10 @@ def _evaluation(name: str, data: Mapping[str, Any], brings_pairs: bool) -> str:
         f"This folder is a run folder: `alewm evaluate {name}{data_option}` repeats the evaluation and `alewm report "
         f"{name}` draws it. {pairs}; it is {'made by ' if 'made_with' in data else ''}{made}.\n"
     )
+
+
+def _of(label: str, data_set: str) -> str:
+    return f"{label}, {data_set}" if data_set else label
 
 
 def _table(head: tuple[str, ...], rows: Iterable[tuple[Any, ...]]) -> str:

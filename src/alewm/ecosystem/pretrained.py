@@ -1,8 +1,8 @@
 """A run folder reduced to what others need: weights, settings, results and a card; it is still a run folder.
 
-    config.json  provenance.json  result.json  splits.json    as in the run, without this machine's paths
+    config.json  provenance.json  result.json  splits*.json   as in the run, without this machine's paths
     metrics.jsonl  episodes.jsonl                             where the run has them
-    pairs.safetensors                                         starts and goals held out, where the data is there
+    pairs*.safetensors                                        starts and goals held out, where the data is there
     checkpoints/step-<n>/model.safetensors                    the newest weights
     checkpoints/step-<n>/checkpoint.json                      architecture, action statistics, data fingerprint
     README.md                                                 the model card
@@ -23,19 +23,20 @@ from alewm.ecosystem.model_card import model_card
 from alewm.errors import InputError
 from alewm.evaluation.find_pairs import pairs_in_data
 from alewm.evaluation.run import SHARED_AS
-from alewm.evaluation.settings import Split
-from alewm.evaluation.travelling_pairs import PAIRS, save_pairs
+from alewm.evaluation.settings import EVALUATIONS, Split
+from alewm.evaluation.travelling_pairs import pairs_name, save_pairs
 from alewm.model.world_model import WorldModel
 from alewm.runs.files import read_json, write_json, write_text
 from alewm.runs.portable import portable
 from alewm.shapes import Tensor
 from alewm.training.checkpoint import Description, load_world_model, read_description, save_weights
-from alewm.training.run import SPLITS, latest_checkpoint
+from alewm.training.data_sets import DATA_SETS, data_sets_of
+from alewm.training.run import latest_checkpoint
 
 WeightType = Literal["float32", "bfloat16"]
 """How matrices are stored; vectors (norms, biases, running moments) always stay float32."""
 
-_COPIED = (SPLITS, "metrics.jsonl", "episodes.jsonl")
+_COPIED = ("splits*.json", "pairs*.safetensors", "metrics.jsonl", "episodes.jsonl")
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,8 @@ class SharedRun:
     """What is known about them, without this machine's paths."""
     result: dict[str, Any]
     """The content of result.json."""
+    results_apart: dict[str, dict[str, Any]]
+    """What was reached on each data set, of a run that learned from several."""
     provenance: dict[str, Any]
     """The content of provenance.json, without this machine's paths."""
 
@@ -59,11 +62,17 @@ class SharedRun:
         model, description = load_world_model(latest_checkpoint(run))
         extras = portable({**description.extras, SHARED_AS: weights})
         provenance, result = (portable(_content(run / name)) for name in ("provenance.json", "result.json"))
-        return cls(model, replace(description, source_state={}, extras=extras), result, provenance)
+        apart = {
+            name: portable(_content(run / EVALUATIONS / name / "result.json")) for name in extras.get(DATA_SETS, {})
+        }
+        return cls(model, replace(description, source_state={}, extras=extras), result, apart, provenance)
 
-    def card(self, name: str, *, brings_pairs: bool) -> str:
-        """The model card."""
-        return model_card(name, self.description, self.model, self.result, self.provenance, brings_pairs=brings_pairs)
+    def card(self, name: str, folder: Path) -> str:
+        """The model card of the model in `folder`, which may have brought its held-out pairs along."""
+        learned = data_sets_of(self.description).values()
+        brings_pairs = all((folder / pairs_name(each)).is_file() for each in learned)
+        about = (self.description, self.model, self.result, self.provenance, self.results_apart)
+        return model_card(name, *about, brings_pairs=brings_pairs)
 
 
 def save_pretrained(run: Path, out: Path, weights: WeightType = "float32") -> Path:
@@ -72,27 +81,25 @@ def save_pretrained(run: Path, out: Path, weights: WeightType = "float32") -> Pa
     shared = SharedRun.of(run, weights)
     out.mkdir(parents=True, exist_ok=True)
     save_weights(out / "checkpoints", shared.description, _stored(shared.model.state_dict(), weights))
-    for name in (*_COPIED, PAIRS):
-        if (run / name).is_file():
-            shutil.copyfile(run / name, out / name)
-    if not (out / PAIRS).is_file():
-        _save_held_out_pairs(run, out)
+    for path in (path for pattern in _COPIED for path in sorted(run.glob(pattern))):
+        shutil.copyfile(path, out / path.name)
+    _save_missing_pairs(run, out)
     write_json(out / "result.json", shared.result)
     write_json(out / "provenance.json", shared.provenance)
-    write_text(out / "README.md", shared.card(out.resolve().name, brings_pairs=(out / PAIRS).is_file()))
+    write_text(out / "README.md", shared.card(out.resolve().name, out))
     write_json(out / "config.json", read_json(run / "config.json"))  # last: from now on it is a run folder
     return out
 
 
-def _save_held_out_pairs(run: Path, out: Path) -> None:
+def _save_missing_pairs(run: Path, out: Path) -> None:
     """The pairs, where the data file is still where the run was trained; without it they cannot be known."""
-    description = read_description(latest_checkpoint(run))
-    data: dict[str, Any] = description.extras.get("data", {})
-    path, fingerprint = data.get("path"), data.get("fingerprint")
-    if path is not None and fingerprint is not None and Path(path).is_file():
-        held_out: tuple[Split, ...] = ("validation", "test")
-        pairs = {str(split): pairs_in_data(run, Path(path), description, split) for split in held_out}
-        save_pairs(out / PAIRS, pairs, fingerprint)
+    for learned in data_sets_of(read_description(latest_checkpoint(run))).values():
+        path, fingerprint = learned.data.get("path"), learned.data.get("fingerprint")
+        place = out / pairs_name(learned)
+        if path is not None and fingerprint is not None and Path(path).is_file() and not place.is_file():
+            held_out: tuple[Split, ...] = ("validation", "test")
+            pairs = {str(split): pairs_in_data(run, Path(path), learned, split) for split in held_out}
+            save_pairs(place, pairs, fingerprint)
 
 
 def check_new(folder: Path) -> None:

@@ -9,8 +9,9 @@ from alewm.ecosystem.pretrained import SharedRun, WeightType, check_new, save_pr
 from alewm.errors import InputError
 from alewm.evaluation.run import evaluate_run
 from alewm.evaluation.settings import EvaluationSettings
-from alewm.evaluation.travelling_pairs import PAIRS
 from alewm.runs.files import read_json, write_json, write_text
+from alewm.training.checkpoint import read_description
+from alewm.training.run import latest_checkpoint
 
 
 def share_run(
@@ -23,13 +24,15 @@ def share_run(
     check_new(out)
     if not (run / "result.json").is_file() or "training" not in read_json(run / "result.json"):
         raise InputError(f"{run} is no finished run: repeat its `alewm train` command to train it to its end.")
+    if len(read_description(latest_checkpoint(run)).config.data_sets) > 1:
+        raise InputError(f"{run} learned from several data sets; save it with PretrainedRun (docs/ecosystem.md).")
     partial = out.with_name(f".{out.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)
     save_pretrained(run, partial, weights)
     write_json(partial / "result.json", {"training": read_json(partial / "result.json")["training"]})
     settings = EvaluationSettings()
     evaluate_run(partial, settings, device=device, num_animations=num_animations, out=partial, is_silent=is_silent)
-    card = SharedRun.of(partial, weights).card(out.resolve().name, brings_pairs=(partial / PAIRS).is_file())
+    card = SharedRun.of(partial, weights).card(out.resolve().name, partial)
     write_text(partial / "README.md", card)
     if out.exists():
         out.rmdir()  # empty, as was checked

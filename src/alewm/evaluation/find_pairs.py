@@ -10,20 +10,18 @@ from alewm.envs.registration import get_task
 from alewm.errors import InputError
 from alewm.evaluation.closed_loop import GoalPairs
 from alewm.evaluation.settings import EvaluationSettings, Split
-from alewm.evaluation.travelling_pairs import PAIRS, load_pairs
-from alewm.training.checkpoint import Description
-from alewm.training.run import SPLITS
+from alewm.evaluation.travelling_pairs import load_pairs, pairs_name
+from alewm.training.data_sets import DataSet
 
 
-def find_pairs(run: Path, description: Description, settings: EvaluationSettings, data_path: Path | None) -> GoalPairs:
-    """The pairs `settings` asks for, of the data `run` was trained on; the file is at `data_path` if it has moved."""
-    travelling = run / PAIRS
+def find_pairs(run: Path, learned: DataSet, settings: EvaluationSettings, data_path: Path | None) -> GoalPairs:
+    """The pairs `settings` asks for, of the data `run` learned from; the file is at `data_path` if it has moved."""
+    travelling = run / pairs_name(learned)
     if data_path is None and settings.split != "train" and travelling.is_file():
-        pairs = load_pairs(travelling, settings.split, data_of(description)["fingerprint"])
-        where = travelling
+        pairs, where = load_pairs(travelling, settings.split, learned.data["fingerprint"]), travelling
     else:
-        where = _data_path(run, description, data_path)
-        pairs = pairs_in_data(run, where, description, settings.split, settings.num_episodes)
+        where = _data_path(run, learned.data, data_path)
+        pairs = pairs_in_data(run, where, learned, settings.split, settings.num_episodes)
     if settings.num_episodes is not None and settings.num_episodes > len(pairs):
         raise InputError(
             f"--episodes {settings.num_episodes} were asked for, but the {settings.split} split of {where} has "
@@ -32,14 +30,12 @@ def find_pairs(run: Path, description: Description, settings: EvaluationSettings
     return pairs if settings.num_episodes is None else pairs.take(range(settings.num_episodes))
 
 
-def pairs_in_data(
-    run: Path, path: Path, description: Description, split: Split, most_training: int | None = None
-) -> GoalPairs:
-    """The pairs of `split` in the data file `path`, which must be the one `run` was trained on.
+def pairs_in_data(run: Path, path: Path, learned: DataSet, split: Split, most_training: int | None = None) -> GoalPairs:
+    """The pairs of `split` in the data file `path`, which must be the one `run` learned from.
 
     Of training episodes there are `most_training`, or as many as of test episodes.
     """
-    data = data_of(description)
+    data = learned.data
     with EpisodeStore.open(path) as store:
         if data["fingerprint"] is not None and store.fingerprint != data["fingerprint"]:
             raise InputError(
@@ -47,21 +43,12 @@ def pairs_in_data(
                 f"{store.fingerprint}: what is held out there may have been trained on. Give the run's own data file"
                 f"{_how_to_make(data)}."
             )
-        splits = Splits.load(run / SPLITS) if data["fingerprint"] is not None else load_or_make_splits(store)
+        splits = Splits.load(run / learned.splits) if data["fingerprint"] is not None else load_or_make_splits(store)
         stored = _stored_pairs(store, splits, split, most_training)
-        return GoalPairs.gather(stored, store.column, get_task(description.config.task).state_columns)
+        return GoalPairs.gather(stored, store.column, get_task(learned.task).state_columns)
 
 
-def data_of(description: Description) -> dict[str, Any]:
-    """What a checkpoint says about the data it learned from."""
-    data: dict[str, Any] = description.extras.get("data", {})
-    if "fingerprint" not in data or "action_statistics" not in description.extras:
-        raise InputError("The checkpoint does not say which data it learned from; it was not written by `alewm train`.")
-    return data
-
-
-def _data_path(run: Path, description: Description, data_path: Path | None) -> Path:
-    data = data_of(description)
+def _data_path(run: Path, data: dict[str, Any], data_path: Path | None) -> Path:
     if data_path is not None:
         return data_path
     if data["path"] is None:

@@ -9,13 +9,14 @@ from typing import Any
 
 import torch
 
-from alewm.data.normalize import ActionStatistics
+from alewm.data.store import EpisodeStore
 from alewm.devices import simulation_device
 from alewm.envs.registration import Task, get_task
+from alewm.errors import InputError
 from alewm.evaluation.agreement import Agreement, agreement_with_published
 from alewm.evaluation.animations import choose_episodes, film, write_gif
 from alewm.evaluation.closed_loop import GoalPairs
-from alewm.evaluation.find_pairs import data_of, find_pairs
+from alewm.evaluation.find_pairs import find_pairs
 from alewm.evaluation.records import write_records
 from alewm.evaluation.settings import EvaluationSettings, check_same_settings, results_folder
 from alewm.evaluation.success import Evaluation, evaluate
@@ -27,7 +28,8 @@ from alewm.runs.checkpoint import save_tensors
 from alewm.runs.files import read_json, write_json
 from alewm.runs.folder import RunFolder
 from alewm.runs.provenance import provenance
-from alewm.training.checkpoint import load_world_model
+from alewm.training.checkpoint import Description, load_world_model
+from alewm.training.data_sets import data_set_of, data_sets_of
 from alewm.training.run import latest_checkpoint
 
 EPISODES_PER_BATCH = {"cpu": 16, "cuda": 64, "mps": 64}
@@ -64,21 +66,26 @@ def evaluate_run(
 ) -> EvaluatedRun:
     """Success of the newest checkpoint of `run`, written to result.json, episodes.jsonl, actions and animations/.
 
-    The data file is the one the run was trained on, at `data_path` if it has moved. Results of other settings are
+    The data file is the one the run was trained on, at `data_path` if it has moved. Of a run that learned from several
+    data sets, `settings.data_set` or the file at `data_path` says which one is meant. Results of other settings are
     never replaced: they get a folder of their own (`settings.results_folder`). Those of these very settings are made
     anew, except in the folder of a shared model: what was published stays, and the new results are compared with it.
     """
     made_with = provenance()  # of the start, whatever changes in a working tree until the end
     checkpoint = latest_checkpoint(run)
     model, description = load_world_model(checkpoint, device)
-    task = get_task(description.config.task)
+    settings = replace(settings, data_set=_chosen_set(run, description, settings.data_set, data_path))
+    learned = data_set_of(description, settings.data_set)
+    if "fingerprint" not in learned.data:
+        raise InputError("The checkpoint does not say which data it learned from; it was not written by `alewm train`.")
+    task = get_task(learned.task)
     is_finished = "training" in _known(run / "result.json")
     is_shared = SHARED_AS in description.extras
     folder = out or results_folder(run, settings, description.step, is_finished=is_finished, is_shared=is_shared)
     evaluated = {
         **settings.identity(),
         "checkpoint": checkpoint.name,
-        "fingerprint": data_of(description)["fingerprint"],
+        "fingerprint": learned.data["fingerprint"],
     }
     known = check_same_settings(folder / "result.json", evaluated)
     # A folder of its own is a run folder too, so that a report can be made of it; another's is refused.
@@ -90,12 +97,11 @@ def evaluate_run(
         print(f"{run} has not finished training: update {description.step} is evaluated.", file=sys.stderr)
     if "imported_from" in description.extras and not is_silent:
         print(f"{run} was imported: its weights may have been trained on the episodes held out here.", file=sys.stderr)
-    statistics = ActionStatistics.from_dict(description.extras["action_statistics"])
     batch = EPISODES_PER_BATCH[device.type]
     planning = replace(settings.planning, episodes_per_batch=batch)
     search = choose_search(model, device, reference=settings.reference_search)
-    planner = Planner(model, statistics.mean, statistics.std, planning, inner_loop=search.inner_loop)
-    pairs = find_pairs(run, description, settings, data_path)
+    planner = Planner(model, learned.statistics.mean, learned.statistics.std, planning, inner_loop=search.inner_loop)
+    pairs = find_pairs(run, learned, settings, data_path)
     image_size = description.config.model.encoder.image_size
     envs = task.make_vector_env(len(pairs), simulation_device(device), image_size)
     with _progress(planner, run, len(pairs), settings.budget) if not is_silent else nullcontext():
@@ -136,6 +142,22 @@ def _progress(planner: Planner, run: Path, num_pairs: int, budget: int) -> Itera
 
 def _known(path: Path) -> dict[str, Any]:
     return read_json(path) if path.exists() else {}
+
+
+def _chosen_set(run: Path, description: Description, asked: str, data_path: Path | None) -> str:
+    """The data set that is meant; empty where the run has only one, which needs no name."""
+    known = data_sets_of(description)
+    if not asked and data_path is not None and len(known) > 1:
+        with EpisodeStore.open(data_path) as store:
+            asked = next((name for name, each in known.items() if each.data["fingerprint"] == store.fingerprint), "")
+            if not asked:
+                found = ", ".join(f"{name} {each.data['fingerprint']}" for name, each in known.items())
+                raise InputError(
+                    f"{run} was trained on data with the fingerprints {found}, but {data_path} has "
+                    f"{store.fingerprint}. Give one of the run's own data files, or --task alone."
+                )
+    data_set_of(description, asked)
+    return asked if len(known) > 1 else ""
 
 
 def _film(folder: Path, task: Task, pairs: GoalPairs, found: Evaluation, count: int) -> None:

@@ -15,11 +15,14 @@ from alewm.errors import InputError, unknown_name
 from alewm.evaluation.closed_loop import GoalPairs
 from alewm.runs.files import write_bytes
 from alewm.shapes import Tensor
-
-PAIRS = "pairs.safetensors"
-"""The file in the folder of a shared model."""
+from alewm.training.data_sets import DataSet
 
 _NUMBERS = ("episodes", "start_steps", "goal_steps")
+
+
+def pairs_name(learned: DataSet) -> str:
+    """The file in the folder of a shared model that has the pairs of this data set."""
+    return learned.splits.replace("splits", "pairs").replace(".json", ".safetensors")
 
 
 def save_pairs(path: Path, pairs: Mapping[str, GoalPairs], fingerprint: str) -> None:

@@ -72,6 +72,8 @@ def _check_finished(run: Path) -> None:
     result = read_json(run / "result.json") if (run / "result.json").is_file() else {}
     if "training" not in result:
         raise InputError(f"{run} has not finished training: repeat its `alewm train` command, then evaluate it.")
+    if any(isinstance(value, dict) for value in read_json(run / "config.json").get("data", {}).values()):
+        raise InputError(f"{run} learned from several data sets, which the page of results has no table for yet.")
     if "evaluated" not in result and not _evaluations(run):
         raise InputError(f"{run} has not been evaluated: `alewm evaluate {run}` first.")
 

@@ -66,7 +66,7 @@ class PublishedRun:
         Then episodes are taken to be longer than a window, and held-out ones as long as others.
         """
         data = self.config["data"]
-        windows = self.run.provenance.get("training_windows")
+        windows = self.run.provenance.get("data", {}).get("training_windows")
         if windows is None:
             held_out = sum(held_out_counts(data["episodes"])) / data["episodes"]
             windows = (data["frames"] - _FRAMES_BEFORE_A_GOAL * data["episodes"]) * (1 - held_out)

@@ -112,7 +112,7 @@ def _caption(scale: Scale) -> str:
 
 
 def _epochs(run: PublishedRun) -> str:
-    about = "" if "training_windows" in run.run.provenance else "about "
+    about = "" if "training_windows" in run.run.provenance.get("data", {}) else "about "
     return f"{about}{run.epochs:.2g} of an epoch" if run.epochs < 1 else f"{about}{run.epochs:.2g} epochs"
 
 
