@@ -1,3 +1,4 @@
-"""Half-blocks of the encoder as Triton kernels: what a half-block computes between reading and writing its rows stays on
-the chip. `blocks` puts them in the place of the plain ones, which they equal up to rounding.
+"""Half-blocks of the encoder as Triton kernels; `blocks` puts them in the place of plain ones, which they equal.
+
+What a half-block computes between reading its rows and writing them stays on the chip.
 """

@@ -20,7 +20,7 @@ from alewm.model.fused.kernel_parts import (
 )
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["num_rows"])
 def qkv_forward(
     x, scale, shift, weight, bias, query, key, value, stream, num_rows, eps,
     LEFT: tl.constexpr, RIGHT: tl.constexpr, ROWS: tl.constexpr, CHUNK: tl.constexpr,
@@ -52,7 +52,7 @@ def qkv_forward(
             tl.store(target + rows[:, None] * width + columns, mapped.to(dtype), mask=inside)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["num_rows"])
 def qkv_backward(
     x, scale, shift, weight, grad_query, grad_key, grad_value, grad_stream, grad_x, xn, sums, num_rows, eps,
     LEFT: tl.constexpr, RIGHT: tl.constexpr, ROWS: tl.constexpr, CHUNK: tl.constexpr,
@@ -61,7 +61,6 @@ def qkv_backward(
 
     sums[program] gets what these rows give to the gradients of the norm's scale and shift and of the biases.
     """
-    dtype = weight.dtype.element_ty
     width: tl.constexpr = LEFT + RIGHT
     rows = (tl.program_id(0) * ROWS + tl.arange(0, ROWS)).to(tl.int64)
     inside = (rows < num_rows)[:, None]
@@ -91,7 +90,7 @@ def qkv_backward(
     )  # fmt: skip
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["num_rows"])
 def project_forward(
     attended, weight, bias, stream, y, num_rows,
     LEFT: tl.constexpr, RIGHT: tl.constexpr, ROWS: tl.constexpr, CHUNK: tl.constexpr,
@@ -113,7 +112,7 @@ def project_forward(
     store_rows(y, left + y_left + bias_left, right + y_right + bias_right, rows, num_rows, LEFT, RIGHT)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["num_rows"])
 def project_backward(
     grad_y, weight, grad_attended, grad_y_rounded, sums, num_rows,
     LEFT: tl.constexpr, RIGHT: tl.constexpr, ROWS: tl.constexpr, CHUNK: tl.constexpr,

@@ -87,7 +87,7 @@ def normal_tail(h):
     """1 - Φ(|h|) to 1e-7, and exp(-h²/2): the rational form 7.1.26 of Abramowitz and Stegun.
 
     The exponential serves the density too, which an error function would not share. Constants of scale (the root in
-    erf(h / √2), base two, the half) are folded into the others, and the reciprocal is a root's, which is one instruction.
+    erf(h / √2), base two, the half) are folded into the others, and the reciprocal is a root's: one instruction.
     """
     z = tl.abs(h) * 0.8493218002880191
     bell = tl.exp2(-z * z)

@@ -22,7 +22,7 @@ from alewm.model.fused.kernel_parts import (
 )
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["num_rows"])
 def mlp_forward(
     x, scale, shift, w1, b1, w2, b2, y, num_rows, eps,
     HIDDEN: tl.constexpr, LEFT: tl.constexpr, RIGHT: tl.constexpr, ROWS: tl.constexpr, CHUNK: tl.constexpr,
@@ -52,7 +52,7 @@ def mlp_forward(
     store_rows(y, left + y_left + bias_left, right + y_right + bias_right, rows, num_rows, LEFT, RIGHT)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["num_rows"])
 def mlp_backward(
     x, scale, shift, w1, b1, w2, grad_y, grad_x, xn, grad_y_rounded, a, grad_h, sums, num_rows, eps,
     HIDDEN: tl.constexpr, LEFT: tl.constexpr, RIGHT: tl.constexpr, ROWS: tl.constexpr, CHUNK: tl.constexpr,

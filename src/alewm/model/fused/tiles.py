@@ -1,7 +1,14 @@
 """How a kernel cuts its work: rows and columns of a tile, warps and stages, chosen by timing a few once."""
 
+import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import TypeVar
+
+import torch
+from triton.compiler.errors import CompilationError
+from triton.runtime.errors import OutOfResources, PTXASError
 
 from alewm.errors import InputError
 
@@ -38,15 +45,16 @@ def tile_from(text: str) -> Tile:
 # Compiled for compute capability 9.0 all of these spill nothing in their loops; two programs of four warps, or one of
 # eight, fill a processor's registers.
 CANDIDATES: Mapping[str, tuple[Tile, ...]] = {
-    "mlp_forward": (Tile(64, 32, 4, 3), Tile(128, 64, 8, 2), Tile(64, 64, 4, 1)),
-    "mlp_backward": (Tile(64, 64, 8, 2), Tile(64, 32, 4, 2), Tile(128, 64, 8, 2)),
-    "qkv_forward": (Tile(64, 64, 4, 3), Tile(128, 64, 8, 3), Tile(64, 64, 4, 1)),
-    "qkv_backward": (Tile(64, 64, 4, 2), Tile(128, 64, 8, 2), Tile(64, 64, 8, 2)),
-    "project_forward": (Tile(64, 64, 4, 2), Tile(128, 64, 8, 2), Tile(64, 64, 4, 1)),
-    "project_backward": (Tile(64, 64, 4, 2), Tile(128, 64, 8, 2), Tile(64, 64, 4, 1)),
+    "mlp_forward": (Tile(128, 64, 8, 2), Tile(64, 32, 4, 3), Tile(64, 64, 4, 1), Tile(64, 64, 8, 2)),
+    "mlp_backward": (Tile(64, 64, 8, 2), Tile(128, 64, 8, 2), Tile(64, 32, 4, 2), Tile(64, 64, 4, 1)),
+    "qkv_forward": (Tile(64, 64, 8, 2), Tile(128, 64, 8, 2), Tile(64, 64, 4, 2)),
+    "qkv_backward": (Tile(64, 64, 8, 2), Tile(128, 64, 8, 2), Tile(64, 64, 4, 2)),
+    "project_forward": (Tile(64, 64, 8, 2), Tile(128, 64, 8, 2), Tile(64, 64, 4, 2)),
+    "project_backward": (Tile(64, 64, 8, 2), Tile(128, 64, 8, 2), Tile(64, 64, 4, 2)),
 }
 """What is tried before training, the likeliest first; where nothing was tried, the first is taken."""
 
+_COMPILERS = 8
 _chosen: dict[tuple[str, int, int], Tile] = {}
 
 
@@ -69,21 +77,42 @@ def fitting(tiles: Sequence[Tile], columns: int) -> list[Tile]:
     return [Tile(tiles[0].rows, chunk, tiles[0].warps, tiles[0].stages)]
 
 
-def timed(tiles: Sequence[Tile], call: Callable[[Tile], object]) -> dict[Tile, float | str]:
-    """Milliseconds of `call` with each tile, or why the GPU could not run it."""
-    from triton.runtime.errors import OutOfResources, PTXASError
-    from triton.testing import do_bench
-
-    found: dict[Tile, float | str] = {}
-    for tile in tiles:
-        try:
-            found[tile] = float(do_bench(lambda tile=tile: call(tile), warmup=2, rep=8, return_mode="median"))
-        except (OutOfResources, PTXASError) as error:
-            found[tile] = str(error).splitlines()[0]
-    return found
+Key = TypeVar("Key")
 
 
-def fastest(found: Mapping[Tile, float | str]) -> Tile | None:
-    """The tile of the least time, or None where none ran."""
-    times = {tile: time for tile, time in found.items() if isinstance(time, float)}
-    return min(times, key=lambda tile: times[tile]) if times else None
+def timed(calls: Mapping[Key, Callable[[], object]], device: torch.device, repeats: int = 10) -> dict[Key, float | str]:
+    """Milliseconds of each call, or why the device could not run it."""
+    # Compiling a kernel takes seconds, most of them outside Python, so on a GPU several are compiled at once.
+    with ThreadPoolExecutor(max_workers=_COMPILERS if device.type == "cuda" else 1) as pool:
+        obstacles = dict(zip(calls, pool.map(_first_run, calls.values()), strict=True))
+    return {key: obstacles[key] or _milliseconds(call, device, repeats) for key, call in calls.items()}
+
+
+def _first_run(call: Callable[[], object]) -> str | None:
+    try:
+        call()
+    except (OutOfResources, PTXASError, CompilationError) as error:
+        return " ".join(str(error).split())[:200]
+    return None
+
+
+def _milliseconds(call: Callable[[], object], device: torch.device, repeats: int) -> float:
+    """The time of one of many calls in a row, so that launching them is not what is measured."""
+    for num_calls in (2, repeats):
+        _wait(device)
+        began = time.perf_counter()
+        for _ in range(num_calls):
+            call()
+        _wait(device)
+    return 1e3 * (time.perf_counter() - began) / repeats
+
+
+def _wait(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def fastest(found: Mapping[Key, float | str]) -> Key | None:
+    """The key of the least time, or None where nothing ran."""
+    times = {key: time for key, time in found.items() if isinstance(time, float)}
+    return min(times, key=lambda key: times[key]) if times else None

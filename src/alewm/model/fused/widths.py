@@ -11,3 +11,12 @@ def two_parts(width: int) -> tuple[int, int]:
     left = largest if width > largest else largest // 2
     right = width - left
     return (left, right) if right and right & (right - 1) == 0 else (0, 0)
+
+
+def why_not_fused(width: int, hidden: int) -> str | None:
+    """The reason blocks of that width and hidden width cannot be fused, or None."""
+    if width % 64 or hidden % 64:
+        return f"widths of {width} and {hidden} are not multiples of 64"
+    if width > 256:
+        return f"rows of {width} do not fit on the chip beside their sums"
+    return None if all(two_parts(width)) else f"{width} is not the sum of two powers of two"
