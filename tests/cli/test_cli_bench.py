@@ -8,6 +8,11 @@ from published_files import write_published
 
 TINY = ("--preset", "two-room-tiny", "--device", "cpu")
 FEW = ("--candidates", 10, "--iterations", 1)
+FEW_ROWS = (
+    "--device",
+    "cpu",
+    *("--rows", 6, "--tokens", 3, "--width", 64, "--hidden", 64, "--heads", 1, "--repeats", 1),
+)
 SMALL_SIZES = (
     *(*FEW, "--episodes", 1, 2, "--batches", 8, "--repeats", 1),
     *("--presets", "two-room-tiny", "--projections", 4, 8, "--out", "scaling.png"),
@@ -25,6 +30,8 @@ SMALL_SIZES = (
             "windows_per_second",
         ),
         (("train-step", *TINY, "--batch", 8, "--repeats", 1, "--reference"), "milliseconds"),
+        (("train-step", *TINY, "--batch", 8, "--repeats", 1, "--fused-blocks", "none", "mlp"), "variants"),
+        (("half-blocks", *FEW_ROWS, "--halves", "mlp", "--tiles", "16,64,4,1"), "kernels"),
         (("planner", *TINY, "--episodes", 1, *FEW, "--repeats", 1, "--reference"), "milliseconds_by_capacity"),
         (("evaluate", *TINY, "--episodes", 2, *FEW), "seconds_planning"),
         (("push-t", "--demonstrations", 1), "env_steps_per_second"),
@@ -36,6 +43,14 @@ def test_a_benchmark_ends_in_a_line_of_json(alewm_here, arguments, measured):
     assert line["bench"] == arguments[0]
     assert line[measured]
     assert line["made_with"]["command"].startswith("alewm bench")
+
+
+def test_a_variant_that_fails_costs_its_row_and_not_the_others(alewm_here):
+    """Recording an update can fail in ways that spoil a process, so each variant has its own."""
+    flags = ("--batch", 8, "--repeats", 1, "--acceleration", "graph", "--fused-blocks", "none", "mlp")
+    line = json.loads(alewm_here("bench", "train-step", *TINY, *flags).splitlines()[-1])
+    assert "cannot be compiled: the device is a cpu" in line["variants"]["mlp"]["error"]
+    assert set(line["variants"]) == {"none", "mlp"}
 
 
 def test_recorded_actions_reach_their_goals_and_the_floors_are_those_of_an_evaluation(alewm_here, refused, data):
@@ -60,6 +75,9 @@ def test_a_file_that_does_not_name_its_task_needs_it_named(alewm_here, refused, 
         (("loader", "--data", "missing.h5"), "missing.h5 does not exist"),
         (("train-step", *TINY, "--acceleration", "compile"), "Updates cannot be compiled: the device is a cpu"),
         (("train-step", *TINY, "--batch", 8, "--repeats", 1, "--profile"), "A profile of kernels needs a GPU"),
+        (("half-blocks", "--device", "cpu", "--width", 96), "cannot be fused: widths of 96 and 768 are not multiples"),
+        (("half-blocks", *FEW_ROWS, "--tokens", 4), "whole images of --tokens each, got 6 and 4"),
+        (("half-blocks", *FEW_ROWS, "--tiles", "64,32"), "written rows,chunk,warps,stages"),
         (("planner", *TINY, "--capacities", 5), "5"),
         (("planner", "--preset", "two-room-tinny"), "Did you mean 'two-room-tiny'?"),
         (("evaluate", "--preset", "push-t-192"), "preset of two-room"),

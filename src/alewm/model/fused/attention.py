@@ -94,7 +94,7 @@ def run_qkv_backward(
     eps: float,
     tile: Tile | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The gradient of x, LN(x), and the partial sums for scale, shift and bias side by side, by one kernel."""
+    """The gradient of x, LN(x), and the gradients of scale, shift and bias side by side, by one kernel."""
     cut = _Cut("qkv_backward", x, tile)
     grad_x, xn = torch.empty_like(x), torch.empty_like(x, dtype=weight.dtype)
     sums = x.new_empty(*cut.grid, 5 * cut.width)
@@ -102,7 +102,7 @@ def run_qkv_backward(
         x, scale, shift, weight.contiguous(), grad_query.contiguous(), grad_key.contiguous(), grad_value.contiguous(),
         grad_stream.contiguous(), grad_x, xn, sums, cut.num_rows, eps, **cut.options,
     )  # fmt: skip
-    return grad_x, xn, sums
+    return grad_x, xn, sums.sum(0)
 
 
 def run_project(attended: Tensor, weight: Tensor, bias: Tensor, stream: Tensor, tile: Tile | None = None) -> Tensor:
@@ -115,14 +115,14 @@ def run_project(attended: Tensor, weight: Tensor, bias: Tensor, stream: Tensor, 
 
 
 def run_project_backward(grad_y: Tensor, weight: Tensor, tile: Tile | None = None) -> tuple[Tensor, Tensor, Tensor]:
-    """The gradient of what was mapped, grad_y rounded, and the partial sums for the bias, by one kernel."""
+    """The gradient of what was mapped, grad_y rounded, and the gradient of the bias, by one kernel."""
     cut, grad_y = _Cut("project_backward", grad_y, tile), grad_y.contiguous()
     grad_attended, rounded = (torch.empty_like(grad_y, dtype=weight.dtype) for _ in range(2))
     sums = grad_y.new_empty(*cut.grid, cut.width)
     attention_kernels.project_backward[cut.grid](
         grad_y, weight.contiguous(), grad_attended, rounded, sums, cut.num_rows, **cut.options
     )
-    return grad_attended, rounded, sums
+    return grad_attended, rounded, sums.sum(0)
 
 
 class _Cut:
@@ -160,8 +160,7 @@ def _(
     weight: Tensor,
     eps: float,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    cut = _Cut("qkv_backward", x)
-    return torch.empty_like(x), torch.empty_like(x, dtype=weight.dtype), x.new_empty(*cut.grid, 5 * cut.width)
+    return torch.empty_like(x), torch.empty_like(x, dtype=weight.dtype), x.new_empty(5 * x.shape[-1])
 
 
 @_project.register_fake
@@ -171,9 +170,8 @@ def _(attended: Tensor, weight: Tensor, bias: Tensor, stream: Tensor) -> Tensor:
 
 @_project_backward.register_fake
 def _(grad_y: Tensor, weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    cut, like = _Cut("project_backward", grad_y), grad_y.contiguous()
-    grad_attended, rounded = (torch.empty_like(like, dtype=weight.dtype) for _ in range(2))
-    return grad_attended, rounded, grad_y.new_empty(*cut.grid, cut.width)
+    grad_attended, rounded = (torch.empty_like(grad_y.contiguous(), dtype=weight.dtype) for _ in range(2))
+    return grad_attended, rounded, grad_y.new_empty(grad_y.shape[-1])
 
 
 def _keep_qkv(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
@@ -184,7 +182,7 @@ def _keep_qkv(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> 
 def _qkv_gradients(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
     W = grads[0].shape[-1]
     grad_x, xn, sums = _qkv_backward(*grads, *ctx.saved_tensors, ctx.eps)
-    grad_scale, grad_shift, grad_bias = sums.sum(0).split([W, W, 3 * W])
+    grad_scale, grad_shift, grad_bias = sums.split([W, W, 3 * W])
     rows = xn.reshape(-1, W)
     grad_weight = torch.cat([grad.reshape(-1, W).mT @ rows for grad in grads[:3]])
     return grad_x, grad_scale, grad_shift, grad_weight, grad_bias, None
@@ -196,9 +194,9 @@ def _keep_project(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
 
 def _project_gradients(ctx: Any, grad_y: Tensor) -> tuple[Tensor | None, ...]:
     attended, weight = ctx.saved_tensors
-    grad_attended, rounded, sums = _project_backward(grad_y, weight)
+    grad_attended, rounded, grad_bias = _project_backward(grad_y, weight)
     W = grad_y.shape[-1]
-    return grad_attended, rounded.reshape(-1, W).mT @ attended.reshape(-1, W), sums.sum(0), grad_y
+    return grad_attended, rounded.reshape(-1, W).mT @ attended.reshape(-1, W), grad_bias, grad_y
 
 
 _qkv.register_autograd(_qkv_gradients, setup_context=_keep_qkv)

@@ -84,7 +84,7 @@ def run_backward(
     """The gradient of x, by one kernel, with the factors of the weights' gradients and all sums over rows.
 
     Returned are grad_x, LN(x), grad_y, GELU(h) and grad_h, each [rows, ...] and rounded but for the first, and the
-    partial sums for scale, shift, b2 and b1 side by side.
+    gradients of scale, shift, b2 and b1 side by side.
     """
     hidden, W = w1.shape
     num_rows, (left, right) = x.numel() // W, two_parts(W)
@@ -100,7 +100,7 @@ def run_backward(
         HIDDEN=hidden, LEFT=left, RIGHT=right, ROWS=tile.rows, CHUNK=tile.chunk,
         num_warps=tile.warps, num_stages=tile.stages,
     )  # fmt: skip
-    return grad_x, xn, rounded, a, grad_h, sums
+    return grad_x, xn, rounded, a, grad_h, sums.sum(0)
 
 
 @_mlp_half.register_fake
@@ -114,10 +114,9 @@ def _(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
     hidden, W = w1.shape
     num_rows = x.numel() // W
-    num_programs = triton.cdiv(num_rows, tile_of("mlp_backward", W, hidden).rows)
     narrow, wide = (num_rows, W), (num_rows, hidden)
     factors = (w1.new_empty(narrow), w1.new_empty(narrow), w1.new_empty(wide), w1.new_empty(wide))
-    return torch.empty_like(x), *factors, x.new_empty(num_programs, 3 * W + hidden)
+    return torch.empty_like(x), *factors, x.new_empty(3 * W + hidden)
 
 
 def _keep(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -129,7 +128,7 @@ def _gradients(ctx: Any, grad_y: Tensor) -> tuple[Tensor | None, ...]:
     """Gradients of all inputs; those of the weights are library products, as in the plain path."""
     W = grad_y.shape[-1]
     grad_x, xn, rounded, a, grad_h, sums = _mlp_half_backward(grad_y, *ctx.saved_tensors, ctx.eps)
-    grad_scale, grad_shift, grad_b2, grad_b1 = sums.sum(0).split([W, W, W, grad_h.shape[1]])
+    grad_scale, grad_shift, grad_b2, grad_b1 = sums.split([W, W, W, grad_h.shape[1]])
     return grad_x, grad_scale, grad_shift, grad_h.mT @ xn, grad_b1, rounded.mT @ a, grad_b2, None
 
 

@@ -31,7 +31,12 @@ class Trial(NamedTuple):
 def choose_tiles(
     which: Literal["mlp", "both"], width: int, hidden: int, dtype: torch.dtype, device: torch.device
 ) -> None:
-    """Time the candidates of every kernel that `which` needs, and take the fastest from now on."""
+    """Time the candidates of every kernel that `which` needs, and take the fastest from now on.
+
+    The interpreter of Triton, on a CPU, gains nothing from it and would take hours.
+    """
+    if device.type != "cuda":
+        return
     needed = {"mlp": ("mlp",), "both": ("mlp", "qkv", "project")}[which]
     chosen = [trial for trial in trials(_ROWS_TIMED, width, hidden, dtype, device) if trial.kernel.startswith(needed)]
     time_tiles(chosen, width, {}, device)
