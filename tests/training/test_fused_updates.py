@@ -17,6 +17,7 @@ from alewm.training.optim import build_optimizer
 from alewm.training.step import PlainUpdates
 from alewm.training.trainer import Trainer
 
+TINY = ViTConfig()
 CPU, GPU = torch.device("cpu"), torch.device("cuda")
 SMALL = ViTConfig(image_size=16, patch_size=8, hidden_dim=32, num_blocks=3, num_heads=2, mlp_dim=32)
 
@@ -36,16 +37,17 @@ def test_a_training_update_is_the_same_with_fused_blocks():
             clip_norm=config.training.optim.clip_norm,
         )
         result = accelerated(plain, "none", CPU, fused)(*windows)
-        results[fused] = float(result.total), float(result.gradient_norm), trained.state_dict()
+        results[fused] = float(result.total), float(result.gradient_norm), dict(trained.named_parameters())
     assert results["both"][:2] == pytest.approx(results["none"][:2], rel=1e-5)
-    for name, weight in results["none"][2].items():
-        # Adam divides a gradient by its size, also one that is rounding alone, as that of a key's bias.
-        if "key.bias" not in name:
-            torch.testing.assert_close(results["both"][2][name], weight, rtol=1e-3, atol=1e-4)
+    # Not the weights: Adam divides a gradient by its size, also one that is rounding alone, as that of a bias before a
+    # batch normalisation. All gradients together have norm 1, to which they were clipped.
+    for name, parameter in results["none"][2].items():
+        difference = (results["both"][2][name].grad - parameter.grad).abs().max()
+        assert difference <= 2e-5 + 1e-3 * parameter.grad.abs().max(), name
 
 
 def test_blocks_are_fused_where_they_can_be_and_the_reason_is_given():
-    def said(asked="mlp", encoder=ViTConfig(), device=GPU, dtype=torch.bfloat16, **options):
+    def said(asked="mlp", encoder=TINY, device=GPU, dtype=torch.bfloat16, **options):
         return str(choose_acceleration("auto", device, **options).fusing(asked, encoder, device, dtype, **options))
 
     recorded = "compiled and recorded as a CUDA graph (one GPU with Triton)"
@@ -53,9 +55,7 @@ def test_blocks_are_fused_where_they_can_be_and_the_reason_is_given():
     assert said("mlp") == f"{recorded}, MLP halves of blocks fused (asked for)"
     assert said("both") == f"{recorded}, both halves of blocks fused (asked for)"
     assert said(dtype=None).endswith("no half-blocks fused (products are not in bfloat16)")
-    assert said(encoder=ViTConfig(hidden_dim=384)).endswith(
-        "fused (rows of 384 do not fit on the chip beside their sums)"
-    )
+    assert "no half-blocks fused (rows of 384 do not fit" in said(encoder=dataclasses.replace(TINY, hidden_dim=384))
     assert said(deterministic=True).endswith("fused (tiles are chosen by time, which does not repeat)")
     assert said(device=CPU).endswith("no half-blocks fused (the device is a cpu)")
 
