@@ -97,9 +97,10 @@ def _fused_blocks(preset_name: str, batch: int, where: torch.device) -> Iterator
     if obstacle is not None:
         print(f"fused half-blocks are not checked: {obstacle}")
         return
-    block = ViTBlock(config)
-    _liven(block)
-    block.to(where)
+    model = build_world_model(preset(preset_name).model, torch.Generator().manual_seed(0))
+    _liven(model)
+    block = model.encoder.blocks[0].to(where)
+    assert isinstance(block, ViTBlock)
     generator = torch.Generator(where).manual_seed(7)
     shape = (batch, config.num_patches + 1, config.hidden_dim)
     x = torch.randn(shape, generator=generator, device=where).requires_grad_()
@@ -116,14 +117,16 @@ def _fused_blocks(preset_name: str, batch: int, where: torch.device) -> Iterator
                 y = half(block, x)
             return y, *torch.autograd.grad(y, leaves, direction)  # noqa: B023, called in this turn of the loop
 
-        exact, found, again = computed(plain, rounds=False), computed(fused, rounds=True), computed(fused, rounds=True)
+        exact, found = computed(plain, rounds=False), computed(fused, rounds=True)
         yield Difference(f"fused {part} half in bfloat16: values, against float32", _relative(found[0], exact[0]), 2e-2)
         # The key's bias changes no softmax: its gradient is rounding alone.
         moving = [(a, b) for a, b in zip(found[1:], exact[1:], strict=True) if b.abs().max() > 1e-3]
         worst = max(_relative(a, b) for a, b in moving)
         yield Difference(f"fused {part} half in bfloat16: gradients, against float32", worst, 3e-2)
-        changed = max(float((a - b).detach().abs().max()) for a, b in zip(found, again, strict=True))
-        yield Difference(f"fused {part} half, repeated: values and gradients", changed, 0.0)
+        if part == "mlp":  # the library's attention may add in any order on its way back
+            again = zip(found, computed(fused, rounds=True), strict=True)
+            changed = max(float((a - b).detach().abs().max()) for a, b in again)
+            yield Difference(f"fused {part} half, repeated: values and gradients", changed, 0.0)
 
 
 def _updates(preset_name: str, batch: int, where: torch.device) -> Iterator[Difference]:

@@ -114,12 +114,12 @@ def _half_times(half: Half, block: ViTBlock, x: Tensor, repeats: int) -> dict[st
 
 def _call(half: Half, block: ViTBlock, x: Tensor, goes_back: bool) -> Callable[[], None]:
     where, dtype = x.device, _dtype(x.device)
-    leaf, block, direction = x.clone().requires_grad_(), copy.deepcopy(block), torch.randn_like(x)
+    leaf, block = x.clone().requires_grad_(), copy.deepcopy(block)
 
     def call() -> None:
         with torch.autocast(where.type, dtype=dtype, enabled=dtype != torch.float32):
             y = half(block, leaf)
         if goes_back:
-            torch.autograd.grad(y, (leaf, *block.parameters()), direction, allow_unused=True)
+            torch.autograd.grad(y, (leaf, *block.parameters()), x, allow_unused=True)
 
     return call

@@ -44,8 +44,8 @@ def tile_from(text: str) -> Tile:
     return tile
 
 
-# Four warps multiply 64 rows at a time: with eight warps and 64 rows, both groups of four compute the same products, which
-# pays only where a kernel waits for memory. Two programs of four warps share a processor where their stages fit.
+# Four warps multiply 64 rows at a time: with eight warps and 64 rows, both groups of four compute the same products,
+# which pays only where a kernel waits for memory. Two programs of four warps share a processor where their stages fit.
 CANDIDATES: Mapping[str, tuple[Tile, ...]] = {
     "mlp_forward": (Tile(64, 32, 4, 3), Tile(128, 64, 8, 2), Tile(64, 64, 4, 1), Tile(128, 32, 8, 3)),
     "mlp_backward": (Tile(64, 32, 4, 2), Tile(128, 64, 8, 2), Tile(64, 64, 4, 1), Tile(64, 64, 8, 2)),
