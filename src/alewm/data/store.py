@@ -105,6 +105,12 @@ class EpisodeStore:
         text = self._file.attrs.get(schema.ATTRIBUTES_ATTRIBUTE)
         return {} if text is None else json.loads(text)
 
+    @property
+    def encoder(self) -> str | None:
+        """What compressed the frames, for files that say it."""
+        text = self._file.attrs.get(schema.ENCODER_ATTRIBUTE)
+        return None if text is None else str(text)
+
     def column(self, name: str) -> np.ndarray:
         """The whole column `name`, which must not be frames: `[N, ...]`."""
         if name == schema.ACTION:
