@@ -17,7 +17,7 @@
 #include "symbols.h"
 
 enum {
-    PIXEL = 3,           /* bytes */
+    PIXEL = 3, /* bytes */
     SHORTEST_MATCH = 3,
     LONGEST_DISTANCE = 32768,
     LOOK_AHEAD = 8,      /* bytes of input that must be there wherever matches are looked for */
@@ -44,6 +44,10 @@ struct finder {
 /* How many bytes from `here` on equal those from `there` on, which lies before it. */
 static inline size_t count_equal(const uint8_t *here, const uint8_t *there, const uint8_t *end) {
     const uint8_t *const start = here;
+    if (end - here >= 8) { /* in busy places this is the end of it */
+        const uint64_t difference = load_little_endian(here) ^ load_little_endian(there);
+        if (difference) return (unsigned)__builtin_ctzll(difference) / 8;
+    }
     for (; end - here >= 32; here += 32, there += 32) {
         uint64_t difference = 0;
         for (int i = 0; i < 32; i += 8) difference |= load_little_endian(here + i) ^ load_little_endian(there + i);

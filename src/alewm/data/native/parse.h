@@ -1,9 +1,9 @@
 /* Turns a frame into tokens and writes them, pixel by pixel.
  *
- * The longest match at a pixel is taken as it comes: looking one pixel further before deciding made files 2 % smaller
- * and took half as long again. Matches are looked for at whole pixels only, a third of the work. What this misses is had
- * otherwise: a match grows backwards over bytes of the pixel before that are still literals, and a short one ends with
- * a whole pixel, so that the search goes on in step.
+ * The longest match at a pixel is taken as it comes: looking one step further before deciding made files a little
+ * smaller and took much longer. Matches are looked for at whole pixels only, a third of the work. What this misses is
+ * had otherwise: a match grows backwards over bytes of the pixel before that are still literals, and a short one ends
+ * with a whole pixel, so that the search goes on in step.
  */
 
 #ifndef ALEWM_PARSE_H
@@ -18,7 +18,7 @@
 #include "write_block.h"
 
 enum {
-    LONG_MATCH = 24,  /* beside a run of this length no match is looked for, and pixels of long matches are forgotten */
+    LONG_MATCH = 16,  /* beside a run of this length no match is looked for, and pixels of long matches are forgotten */
     SHORT_MATCH = 12, /* below this, a match ends with a whole pixel */
     TOKENS_PER_PIXEL = PIXEL + 1, /* at most, bytes left from the pixel before included */
 };

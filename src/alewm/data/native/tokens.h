@@ -9,7 +9,7 @@
 #include "find_matches.h"
 #include "symbols.h"
 
-enum { TOKENS_PER_BLOCK = 3072 }; /* half as many make Two-Room files 1 % smaller and take 3 % longer */
+enum { TOKENS_PER_BLOCK = 3072 }; /* nearly always a whole frame of Two-Room */
 
 /* A literal is its byte; a match is length << 16 | distance - 1. */
 struct tokens {

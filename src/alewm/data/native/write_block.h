@@ -17,7 +17,7 @@
 enum {
     LONGEST_LENGTHS_CODE = 7,
     MOST_STORED = 65535,  /* bytes of a stored block */
-    STORED_OVERHEAD = 5,  /* bytes beside them: three bits, the rest of their byte, length and complement */
+    STORED_OVERHEAD = 6,  /* bytes beside them, at most: three bits, the rest of their byte, length and complement */
     MOST_CODE_LENGTHS = NUM_USED_LITLENS + NUM_USED_DISTANCES,
 };
 
@@ -141,6 +141,11 @@ static void write_tokens(struct bit_writer *writer, const struct tokens *t, cons
     *writer = out;
 }
 
+static size_t stored_bits(const struct bit_writer *out, size_t size) {
+    const unsigned first_header = 3 + (-(out->count + 3) & 7) + 32, other_headers = 8 + 32;
+    return first_header + (size ? (size - 1) / MOST_STORED : 0) * other_headers + 8 * size;
+}
+
 static void write_stored(struct bit_writer *out, const uint8_t *bytes, size_t size, bool is_last) {
     do {
         const unsigned here = size < MOST_STORED ? (unsigned)size : MOST_STORED;
@@ -168,7 +173,7 @@ static void write_block(struct bit_writer *out, struct tokens *t, const uint8_t 
     const size_t dynamic_bits = header.bits + bits_in(&codes, t) + extra_bits;
     const size_t coded_bits = fixed_bits < dynamic_bits ? fixed_bits : dynamic_bits;
 
-    if (8 * (size + STORED_OVERHEAD * (size / MOST_STORED + 1)) <= coded_bits) {
+    if (stored_bits(out, size) <= 3 + coded_bits) {
         write_stored(out, bytes, size, is_last);
     } else {
         put(out, is_last, 1);
