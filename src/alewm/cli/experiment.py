@@ -48,8 +48,9 @@ class Experiment:
     """auto (a GPU where there is one), cpu, cuda or cuda:1."""
     dry_run: bool = False
     """Print every command, the number of runs and an estimate of hours, and stop."""
-    updates_per_second: float = 10.0
-    """For the estimate of a dry run, where no finished run tells: as `alewm bench train-step` measures it."""
+    updates_per_second: float | None = None
+    """For the estimate of a dry run, where no finished run tells: as `alewm bench train-step` measures it. If not
+    given, what was measured on an NVIDIA H200."""
     list: bool = False
     """List the experiments and stop."""
 
@@ -66,7 +67,7 @@ class Experiment:
             raise InputError("Name an experiment: alewm experiment NAME. `alewm experiment --list` shows all.")
         if self.short_steps is not None and (self.scale != "short" or self.short_steps < 1):
             raise InputError(f"--short-steps {self.short_steps} is a number of updates for --scale short.")
-        if self.updates_per_second <= 0:
+        if self.updates_per_second is not None and self.updates_per_second <= 0:
             raise InputError(f"--updates-per-second must be positive, got {self.updates_per_second}.")
 
         if self.name == _OSCILLATOR:
