@@ -1,7 +1,7 @@
 """Lossless frame compression, each frame on its own: what the writer does (reading is `alewm.data.decoders`).
 
 `gzip` is the filter every HDF5 build has. Two encoders make its streams. Ours, in C (`native/deflate.c`), is for drawn
-pictures: on those of Two-Room and Push-T it is about ten times as fast as zlib at level 6, at about the same size. zlib,
+pictures: on those of Two-Room and Push-T it is about ten times as fast as zlib at level 6, at about its size. zlib,
 always Python's own, is for pictures with texture, and for machines without a C compiler. What is installed beside them
 never changes a file. `zstd` makes Two-Room files a quarter smaller but takes longer to write; it needs the packages of
 the extra `zstd`, and its bytes are those of one version of that library, which a continued file must match. One frame
