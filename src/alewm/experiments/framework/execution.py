@@ -16,7 +16,7 @@ from alewm.workers import follow_parent, num_available_cores
 
 def execute(experiment: Experiment, library: Library, *, jobs: int, device: torch.device) -> Outcome:
     """What the experiment shows, once everything it needs has been done; finished work is not repeated."""
-    library.check_data({run.task for run in experiment.runs})
+    library.check_data(experiment.data_sets)
     results = Results(library)
     _perform([Training(run) for run in experiment.runs], "training", library, jobs, device)
     for stage in experiment.stages:
