@@ -1,13 +1,20 @@
 """Every benchmark ends in a line of JSON with what it measured."""
 
 import json
+from pathlib import Path
 
 import pytest
 from conftest import IMAGE_SIZE
 from published_files import write_published
 
+from alewm.benchmarks.fused_variants import bench_fused_variants
+
 TINY = ("--preset", "two-room-tiny", "--device", "cpu")
 FEW = ("--candidates", 10, "--iterations", 1)
+FEW_ROWS = (
+    *("--device", "cpu", "--rows", 6, "--tokens", 3, "--width", 64, "--hidden", 64, "--heads", 1),
+    *("--repeats", 1),
+)
 SMALL_SIZES = (
     *(*FEW, "--episodes", 1, 2, "--batches", 8, "--repeats", 1),
     *("--presets", "two-room-tiny", "--projections", 4, 8, "--out", "scaling.png"),
@@ -25,6 +32,7 @@ SMALL_SIZES = (
             "windows_per_second",
         ),
         (("train-step", *TINY, "--batch", 8, "--repeats", 1, "--reference"), "milliseconds"),
+        (("half-blocks", *FEW_ROWS, "--halves", "mlp", "--tiles", "16,64,4,1"), "kernels"),
         (("planner", *TINY, "--episodes", 1, *FEW, "--repeats", 1, "--reference"), "milliseconds_by_capacity"),
         (("evaluate", *TINY, "--episodes", 2, *FEW), "seconds_planning"),
         (("push-t", "--demonstrations", 1), "env_steps_per_second"),
@@ -36,6 +44,36 @@ def test_a_benchmark_ends_in_a_line_of_json(alewm_here, arguments, measured):
     assert line["bench"] == arguments[0]
     assert line[measured]
     assert line["made_with"]["command"].startswith("alewm bench")
+
+
+@pytest.mark.parametrize("acceleration", ["none", "graph"])
+def test_variants_run_in_processes_of_their_own_and_one_that_fails_costs_its_row(capsys, acceleration):
+    """Recording an update can fail in ways that spoil a process."""
+    options = {"preset_name": "two-room-tiny", "device": "cpu", "batch": 8, "repeats": 1, "acceleration": acceleration}
+    bench_fused_variants(fused_blocks=("mlp",), profile=False, reference=False, **options)
+    row = json.loads(capsys.readouterr().out.splitlines()[-1])["variants"]["mlp"]
+    if acceleration == "graph":
+        assert "cannot be compiled: the device is a cpu" in row["error"]
+    else:
+        assert row["milliseconds"] > 0
+        assert row["updates"] == "not compiled (asked for), no half-blocks fused (the device is a cpu)"
+
+
+def test_from_nothing_runs_the_three_commands_and_reports_each(alewm_here):
+    said = alewm_here(
+        *("bench", "from-nothing", "--preset", "two-room-tiny", "--seeds", 3072, "--episodes", 16, "--out", "kept"),
+        *("--steps", 2, "--learning-rate", 1e-4, f"--collect-flags=--image-size {IMAGE_SIZE} --jobs 1"),
+        *("--train-flags=--batch-size 16", "--evaluate-flags=--candidates 10 --iterations 1 --episodes 2"),
+    )
+    line = json.loads(said.splitlines()[-1])
+    (found,) = line["seeds"]
+    stages = [found[f"{stage}_seconds"] for stage in ("collect", "train", "evaluate")]
+    assert found["total_seconds"] == pytest.approx(sum(stages)) == pytest.approx(line["mean_total_seconds"])
+    assert (found["seed"], found["episodes"]) == (3072, 2)
+    assert 0 <= line["mean_success_rate"] == found["success_rate"] <= 1
+    config = json.loads(Path("kept/seed-3072/run/config.json").read_text())
+    assert (config["training"]["num_steps"], config["training"]["optim"]["learning_rate"]) == (2, 1e-4)
+    assert not Path("kept/seed-3072/episodes.h5").exists()
 
 
 def test_recorded_actions_reach_their_goals_and_the_floors_are_those_of_an_evaluation(alewm_here, refused, data):
@@ -60,6 +98,10 @@ def test_a_file_that_does_not_name_its_task_needs_it_named(alewm_here, refused, 
         (("loader", "--data", "missing.h5"), "missing.h5 does not exist"),
         (("train-step", *TINY, "--acceleration", "compile"), "Updates cannot be compiled: the device is a cpu"),
         (("train-step", *TINY, "--batch", 8, "--repeats", 1, "--profile"), "A profile of kernels needs a GPU"),
+        (("train-step", *TINY, "--fused-blocks"), "--fused-blocks needs at least one of none, mlp and both"),
+        (("half-blocks", "--device", "cpu", "--width", 96), "cannot be fused: widths of 96 and 768 are not multiples"),
+        (("half-blocks", *FEW_ROWS, "--tokens", 4), "whole images of --tokens each, got 6 and 4"),
+        (("half-blocks", *FEW_ROWS, "--tiles", "64,32"), "written rows,chunk,warps,stages"),
         (("planner", *TINY, "--capacities", 5), "5"),
         (("planner", "--preset", "two-room-tinny"), "Did you mean 'two-room-tiny'?"),
         (("evaluate", "--preset", "push-t-192"), "preset of two-room"),
@@ -68,6 +110,7 @@ def test_a_file_that_does_not_name_its_task_needs_it_named(alewm_here, refused, 
         (("check", "--device", "cpu"), "The fast paths checked here are those of a GPU"),
         (("replay-simulated", "--task", "cube", "--behaviour", "no-goals"), "Did you mean 'new-goals'?"),
         (("replay-simulated", "--episodes", 0), "--episodes must be at least 1, got 0"),
+        (("from-nothing", "--preset", "two-room-tiny", "--seeds", 1, 1), "several different ones, got [1, 1]"),
     ],
 )
 def test_bad_input_gets_a_message(refused, arguments, message):
