@@ -12,7 +12,7 @@ from alewm.runs.folder import RunFolder
 
 
 class Library:
-    """Run folders directly below `root`, and data files `TASK.h5` in `data`."""
+    """Run folders directly below `root`, and data files `TASK.h5` in `data`, which may itself be the file of a task."""
 
     def __init__(self, root: Path, data: Path) -> None:
         self.root, self.data = root, data
@@ -20,7 +20,7 @@ class Library:
 
     def data_path(self, task: str) -> Path:
         """The episodes of `task`."""
-        return self.data / f"{task}.h5"
+        return self.data if self.data.is_file() else self.data / f"{task}.h5"
 
     def check_data(self, tasks: set[str]) -> None:
         """Refuses to begin without the data that will be needed."""
@@ -35,6 +35,12 @@ class Library:
     def folder(self, run: Run) -> Path:
         """Where `run` is, or will be; two presets that name one configuration share a folder."""
         return self._known.setdefault(run.key, self.root / run.name)
+
+    def holding(self, *runs: Run) -> "Library":
+        """The same for whoever needs these `runs` alone: small enough to be sent to another machine."""
+        library = Library(self.root, self.data)
+        library._known = {run.key: self.folder(run) for run in runs}
+        return library
 
     def is_trained(self, run: Run) -> bool:
         """Whether it has been trained to its end, on the data that is here now."""
