@@ -79,7 +79,7 @@ class Sweep:
         from alewm.experiments.framework.library import Library
         from alewm.experiments.sweep.execution import folder_name, run_sweep
 
-        sweep, settings, share = self._sweep(), self._settings(), self._share()
+        share, settings, sweep = self._share(), self._settings(), self._sweep()
         library = Library(self.runs, self.data)
         if self.dry_run:
             for line in self._planned(sweep, library, settings):

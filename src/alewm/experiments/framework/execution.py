@@ -28,10 +28,10 @@ def execute(
 
     Without an `executor`, `jobs` processes of this machine do it; one job is this process.
     """
-    library.check_data({run.task for run in experiment.runs})
     if executor is None and jobs > 1:
         executor = LocalProcesses.sharing(jobs, device, Share())
     with nullcontext() if executor is None else closing(executor):
+        library.check_data({run.task for run in experiment.runs})
         results = Results(library)
         _perform([Training(run) for run in experiment.runs], "training", library, device, executor)
         for stage in experiment.stages:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from alewm.experiments.framework.job import Job
 from alewm.experiments.framework.library import Library
@@ -21,6 +21,7 @@ class Ended:
     """Why it failed, or None."""
 
 
+@runtime_checkable
 class Executor(Protocol):
     """Processes that do jobs, as many at once as there is room for."""
 
@@ -39,6 +40,7 @@ class Executor(Protocol):
         """End whatever is still being done, and let go of all processes."""
 
 
+@runtime_checkable
 class Observer(Protocol):
     """Whoever wants to know how jobs fare."""
 

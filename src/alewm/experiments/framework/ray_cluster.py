@@ -7,7 +7,6 @@ the working folder, the runs and the data on storage that all of them share.
 import logging
 import os
 import socket
-from dataclasses import replace
 from typing import Any
 
 from alewm.devices import find_device
@@ -30,22 +29,18 @@ class RayCluster:
         self._ray = _import_ray()
         address = address or os.environ.get("RAY_ADDRESS") or LOCAL
         device = share.device(device)
+        if address == LOCAL:
+            find_device(device)
         _connect(self._ray, address)
         resources: dict[str, float] = self._ray.cluster_resources()
-        num_cpus, num_gpus = resources.get("CPU", 0.0), resources.get("GPU", 0.0)
-        if address == LOCAL and device != "auto":
-            find_device(device)
-        gpus = share.gpus
-        if gpus is None:
-            wants_gpus = device.startswith("cuda") or (device == "auto" and num_gpus > 0)
-            gpus = float(share.ranks) if wants_gpus else 0.0
-        cpus = share.cpus or (max(1, int(num_cpus / num_gpus * gpus)) if gpus and num_gpus else share.ranks)
-        self._check_room(address, cpus, gpus)
+        share = share.completed(device, resources.get("CPU", 0.0), resources.get("GPU", 0.0))
+        assert share.cpus is not None
+        assert share.gpus is not None
+        self._check_room(address, share.cpus, share.gpus)
         # Ray hides all GPUs that a job did not ask for, so that the first visible one is the right one.
-        self.device = replace(share, gpus=gpus).device(device)
-        self.num_threads = cpus
+        self.device, self.num_threads = share.device(device), share.cpus
         # Failures are counted and reported by whoever submits, for all executors alike; Ray retries nothing itself.
-        self._task = self._ray.remote(num_cpus=cpus, num_gpus=gpus, max_retries=0)(_perform)
+        self._task = self._ray.remote(num_cpus=share.cpus, num_gpus=share.gpus, max_retries=0)(_perform)
         self._jobs: dict[Any, Job] = {}
 
     def submit(self, job: Job) -> None:

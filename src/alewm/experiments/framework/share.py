@@ -1,6 +1,6 @@
 """What one job takes of a machine."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from alewm.errors import InputError
 
@@ -30,6 +30,18 @@ class Share:
                 f"{self.ranks} processes per trial need as many GPUs, but --gpus-per-trial is {self.gpus:g}. Leave it "
                 f"out."
             )
+
+    def completed(self, device: str, num_cpus: float, num_gpus: float) -> "Share":
+        """The share with both numbers given, on machines that have so many cores and GPUs in all.
+
+        Unless asked otherwise a job has a GPU for each of its ranks where there are GPUs, and as many cores as come
+        with them; where there are none, a core per rank.
+        """
+        gpus = self.gpus
+        if gpus is None:
+            gpus = float(self.ranks) if device.startswith("cuda") or (device == "auto" and num_gpus > 0) else 0.0
+        even = int(num_cpus / num_gpus * gpus) if num_gpus else self.ranks
+        return replace(self, gpus=gpus, cpus=self.cpus or max(even, self.ranks))
 
     def device(self, asked: str) -> str:
         """The name of the device to compute on, where `asked` may be auto: without a GPU, the CPU."""

@@ -106,7 +106,7 @@ def _candidates(name: str, seeds: tuple[int, ...], values: Values) -> tuple[Cand
 
 
 def _changed(candidate: Candidate, changes: Mapping[str, Any]) -> Candidate:
-    return Candidate(tuple(run.with_fields(changes) for run in candidate.runs))
+    return Candidate(tuple(run.with_fields(changes) for run in candidate.runs)) if changes else candidate
 
 
 def _only_values(values: Values) -> dict[str, Any]:
