@@ -19,7 +19,8 @@ from alewm.cli.assignments import assigned_values
 from alewm.experiments.sweep.grid import preset_sweep
 
 # The configuration of the fixture `trained`, field by field.
-FIELDS = ("training.num_steps=40", "training.batch_size=16", "training.checkpoint_every=4", "training.log_every=1")
+FIELDS = ("training.batch_size=16", "training.checkpoint_every=4", "training.log_every=1")
+STEPS = "training.num_steps=40"
 SWEEP = ("sweep", "two-room-tiny", *SEARCH, "--device", "cpu", "--cpus-per-trial", 1)
 
 
@@ -34,8 +35,8 @@ def start(folder, *arguments, **options):
     )
 
 
-def runs_of(grid):
-    return preset_sweep(["two-room-tiny"], [3072], assigned_values([grid, *FIELDS])).runs
+def runs_of(*grid):
+    return preset_sweep(["two-room-tiny"], [3072], assigned_values([*grid, *FIELDS])).runs
 
 
 def wait_for(condition):
@@ -50,50 +51,70 @@ def losses(run):
     return [record["loss"] for record in records if record["kind"] == "train"]
 
 
-@pytest.mark.parametrize("executor", [(), ("--jobs", 2)], ids=["ray", "processes"])
-def test_a_killed_trial_ends_like_an_unkilled_one_and_one_that_always_fails_is_reported(
-    executor, trained, data, tmp_path
-):
-    rates = "training.optim.learning_rate=0.002,1e30"
-    sound, diverging = runs_of(rates)
-    options = ("--data", data, "--seeds", 3072, "--retries", 1, *executor)
-    sweep = start(tmp_path, *SWEEP, "--set", rates, *FIELDS, *options, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    folder = tmp_path / "runs" / sound.name
-    wait_for(lambda: list(folder.glob("checkpoints/step-*")) or sweep.poll() is not None)
-    (log,) = (tmp_path / "runs/sweeps").glob(f"*/logs/{sound.name}.1.log")
+def killed(folder, data, grid, *options):
+    """A sweep over `grid` whose first trial was killed after its first checkpoint: folder, log, status, output."""
+    sound = runs_of(*grid)[0]
+    options = ("--data", data, "--seeds", 3072, "--retries", 1, *options)
+    sweep = start(folder, *SWEEP, "--set", *grid, *FIELDS, *options, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    run = folder / "runs" / sound.name
+    wait_for(lambda: list(run.glob("checkpoints/step-*")) or sweep.poll() is not None)
+    (log,) = (folder / "runs/sweeps").glob(f"*/logs/{sound.name}.1.log")
     os.kill(int(re.search(r"process (\d+) on", log.read_text())[1]), signal.SIGKILL)
-    assert not (folder / "result.json").exists(), "killed too late to prove anything"
+    assert not (run / "result.json").exists(), "killed too late to prove anything"
     printed, said = sweep.communicate(timeout=300)
-
-    assert sweep.returncode == 1, said
     assert "attempt 1 failed; it is tried again: its process was killed" in said
+    assert "Traceback" not in said
     assert "continuing" in log.with_name(f"{sound.name}.2.log").read_text()
+    return run, log, sweep.returncode, printed, said
+
+
+def check_same(run, unkilled):
     for name in ("model.safetensors", "training.safetensors"):
         last = "checkpoints/step-00000040"
-        assert (folder / last / name).read_bytes() == (trained / last / name).read_bytes()
-    assert losses(folder) == losses(trained)
-    provenance = json.loads((folder / "provenance.json").read_text())
-    assert provenance["command"].startswith(f"alewm train two-room-tiny --data {data} --out runs/{sound.name}")
+        assert (run / last / name).read_bytes() == (unkilled / last / name).read_bytes()
+    assert losses(run) == losses(unkilled)
 
-    assert len(list(log.parent.glob(f"{diverging.name}.*.log"))) == 2
-    assert "1 of 2 trials failed" in said
-    assert f"{diverging.name}: Loss or gradient became infinite or NaN" in said
-    assert "Traceback" not in said
-    assert printed.splitlines()[-1] == str(log.parents[1].relative_to(tmp_path) / "sweep.md")
-    assert "selected learning_rate=0.002 (" in printed
-    assert "1 of 2 configurations are complete" in printed
-    with (log.parents[1] / "trials.csv").open() as file:
-        rows = list(csv.DictReader(file))
-    assert [row["state"] for row in rows] == ["finished", "failed"]
+
+def test_on_ray_a_trial_whose_worker_is_killed_ends_like_an_unkilled_one(trained, data, tmp_path):
+    run, log, status, printed, said = killed(tmp_path, data, [f"{STEPS},4"])
+    assert status == 0, said
+    check_same(run, trained)
+    provenance = json.loads((run / "provenance.json").read_text())
+    assert provenance["command"].startswith(f"alewm train two-room-tiny --data {data} --out runs/{run.name}")
+    out = log.parents[1]
+    assert printed.splitlines()[-1] == str(out.relative_to(tmp_path) / "sweep.md")
+    assert "raylet" not in printed
+    assert "2 of 2 configurations are complete" in printed
+    with (out / "trials.csv").open() as file:
+        rates = [float(row["validation success (%)"]) for row in csv.DictReader(file)]
+    assert rates == sorted(rates, reverse=True)
+    assert len(rates) == 2
     assert not list((tmp_path / "runs").glob("*/episodes.jsonl")), "test pairs were planned to"
     assert {path.name for path in (tmp_path / "runs").glob("*/evaluations/*")} == {"validation_cem-20x2-2"}
 
 
-def test_an_interrupted_sweep_shows_one_table_and_is_continued_without_repeating(trained, data, tmp_path, alewm_here):
+def test_in_processes_too_and_a_trial_that_always_fails_is_reported_after_its_retries(trained, data, tmp_path):
+    grid = (STEPS, "training.optim.learning_rate=0.002,1e30")
+    run, log, status, printed, said = killed(tmp_path, data, grid, "--jobs", 2)
+    check_same(run, trained)
+    diverging = runs_of(*grid)[1]
+    assert len(list(log.parent.glob(f"{diverging.name}.*.log"))) == 2
+    assert status == 1
+    assert "1 of 2 trials failed" in said
+    assert f"{diverging.name}: Loss or gradient became infinite or NaN" in said
+    assert "selected learning_rate=0.002 (" in printed
+    assert "1 of 2 configurations are complete" in printed
+    with (log.parents[1] / "trials.csv").open() as file:
+        assert [row["state"] for row in csv.DictReader(file)] == ["finished", "failed"]
+
+
+def test_an_interrupted_sweep_showed_one_table_and_is_continued_without_repeating(
+    trained, data, tmp_path, alewm_here, monkeypatch
+):
     mine = shutil.copytree(trained, tmp_path / "runs/under-my-own-name")
-    arguments = (*SWEEP, "--set", *FIELDS, "model.prior_degree=1.0,2.0", "--seeds", 3072, "--data", data, "--jobs", 1)
+    arguments = (*SWEEP, "--set", *FIELDS, STEPS, "model.prior_degree=1.0,2.0", "--seeds", 3072, "--data", data)
     terminal, theirs = pty.openpty()
-    sweep = start(tmp_path, *arguments, stdout=subprocess.PIPE, stderr=theirs)
+    sweep = start(tmp_path, *arguments, "--jobs", 1, stdout=subprocess.PIPE, stderr=theirs)
     os.close(theirs)
     shown = bytearray()
 
@@ -106,7 +127,7 @@ def test_an_interrupted_sweep_shows_one_table_and_is_continued_without_repeating
 
     watcher = threading.Thread(target=watch)
     watcher.start()
-    name = runs_of("model.prior_degree=1.0,2.0")[1].name
+    name = runs_of(STEPS, "model.prior_degree=1.0,2.0")[1].name
     wait_for(lambda: list((tmp_path / "runs" / name).glob("checkpoints/step-*")) or sweep.poll() is not None)
     sweep.send_signal(signal.SIGINT)
     sweep.communicate(timeout=60)
@@ -121,25 +142,16 @@ def test_an_interrupted_sweep_shows_one_table_and_is_continued_without_repeating
 
     before = contents(mine)
     assert [name for name in before if name.startswith("evaluations/validation")]
-    printed = alewm_here(*arguments)
+    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
+    printed = alewm_here(*arguments, "--jobs", 1, "--ranks-per-trial", 2)
     assert contents(mine) == before
     assert "2 of 2 configurations are complete" in printed
-    again = (tmp_path / "runs/sweeps").glob(f"*/logs/{name}.2.log")
-    assert "continuing" in next(again).read_text()
+    (log,) = (tmp_path / "runs/sweeps").glob(f"*/logs/{name}.2.log")
+    assert "# torchrun --standalone --nproc_per_node 2 -m alewm train two-room-tiny" in log.read_text()
+    assert "continuing" in log.read_text()
+    # Nothing is left to do, so that nothing is started, not even Ray.
     assert alewm_here(*arguments) == printed
-    assert not list((tmp_path / "runs/sweeps").glob("*/logs/*.3.log"))
-
-
-def test_one_model_is_trained_by_several_processes(data, tmp_path, alewm):
-    few = ("training.num_steps=2", "training.batch_size=4", "training.log_every=1", "model.prior_degree=1.0")
-    few = (*few, "objective.regularizer_weight=0.3", "training.optim.selector_multiplier=3.0")
-    options = ("--seeds", 5, "--ranks-per-trial", 2, "--jobs", 1, "--no-evaluate", "--data", data)
-    done = alewm(*SWEEP, "--set", *few, *options, GLOO_SOCKET_IFNAME="lo")
-    assert "nothing is selected; 1 of 1 configurations are complete" in done.stdout
-    (run,) = (tmp_path / "runs").glob("two-room-tiny-5-*")
-    provenance = json.loads((run / "provenance.json").read_text())
-    assert provenance["processes"] == 2
-    assert provenance["command"].startswith("alewm train two-room-tiny")
+    assert len(list(log.parent.iterdir())) == 3
 
 
 def test_a_dry_run_prints_every_command_and_writes_nothing(alewm_here, tmp_path):
