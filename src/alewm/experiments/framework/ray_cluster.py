@@ -114,8 +114,9 @@ def _connect(ray: Any, address: str) -> None:
         ray.init(address=address, **quiet)
     except (ConnectionError, RuntimeError, ValueError) as error:
         raise InputError(
-            f"There is no Ray cluster at {address}: {str(error).strip().splitlines()[0]} Start one with "
-            f"`ray start --head`, or leave --address out to run on this machine."
+            f"Ray could not connect to a cluster at {address}: {str(error).strip().splitlines()[0]}. Start one with "
+            f"`ray start --head`, or leave --address out to run on this machine. A cluster with token authentication "
+            f"needs its token here too, the way Ray's documentation says."
         ) from error
 
 
