@@ -10,10 +10,27 @@ from alewm.errors import InputError, unknown_name
 
 ConfigType = TypeVar("ConfigType")
 
+ADDED_LATER = {"added_later": True}
+"""Metadata of a field that is younger than stored runs: `to_dict` leaves it out where it has its default.
+
+A run stored before the field existed is then still found by its hash, and may be continued.
+"""
+
 
 def to_dict(config: Any) -> dict[str, Any]:
     """The fields of a (nested) config dataclass as plain JSON values."""
-    return json.loads(json.dumps(dataclasses.asdict(config)))  # type: ignore[no-any-return]
+    values: dict[str, Any] = json.loads(json.dumps(dataclasses.asdict(config)))
+    _leave_out_young_defaults(config, values)
+    return values
+
+
+def _leave_out_young_defaults(config: Any, values: dict[str, Any]) -> None:
+    for field in dataclasses.fields(config):
+        value = getattr(config, field.name)
+        if "added_later" in field.metadata and value == field.default:
+            del values[field.name]
+        elif dataclasses.is_dataclass(value):
+            _leave_out_young_defaults(value, values[field.name])
 
 
 def from_dict(kind: type[ConfigType], values: Mapping[str, Any]) -> ConfigType:

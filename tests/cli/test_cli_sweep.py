@@ -161,8 +161,8 @@ def test_a_dry_run_prints_every_command_and_writes_nothing(alewm_here, tmp_path)
     assert sum(line.startswith("torchrun --standalone --nproc_per_node 2 -m alewm train ") for line in commands) == 4
     assert sum("--split validation" in line for line in commands if line.startswith("alewm evaluate ")) == 4
     assert len(commands) == 8
-    assert "# 4 runs, 0 of them finished" in lines[-2]
-    assert re.search(r"about [\d.]+ hours", lines[-1])
+    assert any("# 4 runs, 0 of them finished" in line for line in lines)
+    assert any(re.search(r"about [\d.]+ hours", line) for line in lines)
     whole = alewm_here("sweep", "--only", "two-room", "192", "--seeds", 3072, "--dry-run")
     # ALeWM: 4 λ x 3 s_q x 6 α; LeWM: 8 widths x 4 λ.
     assert f"# {4 * 3 * 6 + 8 * 4} runs, 0 of them finished" in whole

@@ -140,10 +140,12 @@ def test_a_dry_run_prints_commands_counts_and_hours_and_writes_nothing(tmp_path)
     assert sum(line.startswith("alewm train ") for line in lines) == 3 * 9
     assert sum(line.startswith("alewm evaluate ") for line in lines) == 3 * 8
     assert any("planning to test pairs: at most 9" in line for line in lines)
-    assert "# 27 runs, 0 of them finished" in lines[-2]
-    # 27 runs of ten epochs of 730,809 windows in batches of 128.
-    assert f"about {27 * 10 * (730_809 // 128) / 10 / 3600:.2f} hours" in lines[-1]
-    assert "assumed" in lines[-1]
+    text = "\n".join(lines)
+    assert "# 27 runs, 0 of them finished" in text
+    # 27 runs of ten epochs of 730,809 windows in batches of 128; 24 validations of 100 pairs and 9 tests of 200.
+    hours = 27 * 10 * (730_809 // 128) / 10 / 3600, (24 * 100 + 9 * 200) / 200 * 2.43 / 3600
+    assert f"about {hours[0]:.1f} hours of training and {hours[1]:.1f} of evaluation" in text
+    assert "encoder width 192: 100.0 ms per update, as given" in text
     assert not any(tmp_path.iterdir())
 
 

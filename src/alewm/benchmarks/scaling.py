@@ -8,6 +8,7 @@ from pathlib import Path
 import torch
 from matplotlib.figure import Figure
 
+from alewm.benchmarks.sizes import Sizes
 from alewm.benchmarks.timing import median_seconds, print_line
 from alewm.benchmarks.train_step import random_batch, updates_of
 from alewm.capacity.prior import polynomial_prior
@@ -22,24 +23,6 @@ from alewm.regularizers.slices import random_directions
 from alewm.training.acceleration import choose_acceleration
 
 _STEPS_PER_BLOCK = 5
-
-
-@dataclass(frozen=True)
-class Sizes:
-    """What is measured; every other size stays at its middle value."""
-
-    episodes: tuple[int, ...] = (1, 10, 50, 100)
-    """Episodes planned together."""
-    candidates: tuple[int, ...] = (100, 300, 1000)
-    """CEM candidates."""
-    iterations: int = 30
-    """CEM iterations."""
-    batches: tuple[int, ...] = (64, 128, 256)
-    """Windows per update."""
-    presets: tuple[str, ...] = ("two-room-96", "two-room-192", "two-room-384")
-    """Widths, by preset."""
-    projections: tuple[int, ...] = (256, 1024, 4096)
-    """Random directions of the regularizer."""
 
 
 @dataclass(frozen=True)

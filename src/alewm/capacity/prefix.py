@@ -24,9 +24,11 @@ def _remembered_masks(capacities: tuple[int, ...], device: torch.device, dtype: 
         return (coordinates <= ends[:, None]).to(dtype)
 
 
-def mask_of_choice(choice: Float[Tensor, "*batch C"], masks: Float[Tensor, "C D"]) -> Float[Tensor, "*batch D"]:
-    """m = **M**ᵀ χ for a (straight-through) one-hot choice χ."""
-    return choice @ masks
+def mask_of_choice(
+    choice: Float[Tensor, "*batch C"], masks: Float[Tensor, "*batch_or_none C D"]
+) -> Float[Tensor, "*batch D"]:
+    """m = **M**ᵀ χ for a (straight-through) one-hot choice χ; each choice may have masks of its own."""
+    return choice @ masks if masks.ndim == 2 else (choice.unsqueeze(-2) @ masks).squeeze(-2)
 
 
 def modal_index(logits: Float[Tensor, "*batch C"]) -> Int[Tensor, "*batch"]:

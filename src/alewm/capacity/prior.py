@@ -1,12 +1,16 @@
 """The fixed prior π_0 over capacities and the survival probabilities it implies."""
 
 import math
+from typing import Literal
 
 import torch
 
 from alewm.capacity.support import CapacitySupport
 from alewm.errors import InputError
 from alewm.shapes import Float, Tensor
+
+PriorName = Literal["ranks", "values", "smooth"]
+"""`ranks` is the paper's; `values` looks at the capacities themselves; `smooth` has no cliffs (`PrefixLengths`)."""
 
 
 def log_polynomial_prior(
@@ -19,15 +23,40 @@ def log_polynomial_prior(
     """
     if num_capacities < 1:
         raise InputError(f"A prior needs at least one capacity, got {num_capacities}.")
+    return _log_powers(torch.arange(num_capacities, 0, -1, dtype=torch.float64), degree).to(dtype)
+
+
+def _log_powers(base: Float[Tensor, "C"], degree: float) -> Float[Tensor, "C"]:
     if not math.isfinite(degree):
         raise InputError(f"The prior's degree must be finite, got {degree}.")
-    reverse_rank = torch.arange(num_capacities, 0, -1, dtype=torch.float64)
-    return (degree * reverse_rank.log()).log_softmax(-1).to(dtype)
+    return (degree * base.log()).log_softmax(-1)
 
 
 def polynomial_prior(num_capacities: int, degree: float, *, dtype: torch.dtype = torch.float32) -> Float[Tensor, "C"]:
     """π_0(k_c; α), summing to one."""
     return log_polynomial_prior(num_capacities, degree, dtype=torch.float64).exp().to(dtype)
+
+
+def log_capacity_prior(
+    support: CapacitySupport, degree: float, prior: PriorName = "ranks", *, dtype: torch.dtype = torch.float32
+) -> Float[Tensor, "C"]:
+    """log π_0(k_c; α) of the prior called `prior`.
+
+    The paper's weights are powers of the mirrored rank, 1 + C - c. `values` takes the same powers of the mirrored
+    capacity, k_1 + k_C - k_c, and so equals the paper's where k_c = c k_1. `smooth` weighs capacities as the paper
+    does; it differs in the prefix lengths a capacity stands for while training.
+    """
+    if prior != "values":
+        return log_polynomial_prior(len(support), degree, dtype=dtype)
+    capacities = torch.tensor(support.capacities, dtype=torch.float64)
+    return _log_powers(capacities[0] + capacities[-1] - capacities, degree).to(dtype)
+
+
+def capacity_prior(
+    support: CapacitySupport, degree: float, prior: PriorName = "ranks", *, dtype: torch.dtype = torch.float32
+) -> Float[Tensor, "C"]:
+    """π_0(k_c; α) of the prior called `prior`, summing to one."""
+    return log_capacity_prior(support, degree, prior, dtype=torch.float64).exp().to(dtype)
 
 
 def survival(probabilities: Float[Tensor, "*batch C"], support: CapacitySupport) -> Float[Tensor, "*batch D"]:

@@ -6,6 +6,8 @@ from typing import Annotated, Literal
 
 import tyro
 
+from alewm.benchmarks.sizes import Sizes
+
 
 @dataclass(frozen=True)
 class TrainStep:
@@ -108,23 +110,11 @@ class Check:
 
 
 @dataclass(frozen=True)
-class Scaling:
+class Scaling(Sizes):
     """How costs grow with capacity, candidates, episodes, batch, width and projections; a panel each."""
 
     preset_name: Annotated[str, tyro.conf.arg(name="preset")] = "two-room-192"
     """The configuration that stays where another size grows."""
-    episodes: tuple[int, ...] = (1, 10, 50, 100)
-    """Episodes planned together."""
-    candidates: tuple[int, ...] = (100, 300, 1000)
-    """CEM: action sequences scored per iteration."""
-    iterations: int = 30
-    """CEM: times the distribution is refined."""
-    batches: tuple[int, ...] = (64, 128, 256)
-    """Windows per update."""
-    presets: tuple[str, ...] = ("two-room-96", "two-room-192", "two-room-384")
-    """Widths, by preset."""
-    projections: tuple[int, ...] = (256, 1024, 4096)
-    """Random directions of the regularizer."""
     repeats: int = 5
     """Timed calls after warm-up; the median is reported."""
     device: str = "auto"
@@ -134,9 +124,6 @@ class Scaling:
 
     def run(self) -> None:
         """Prints the tables and the line of JSON."""
-        from alewm.benchmarks.scaling import Sizes, bench_scaling
+        from alewm.benchmarks.scaling import bench_scaling
 
-        chosen = {name: getattr(self, name) for name in Sizes.__dataclass_fields__}
-        bench_scaling(
-            preset_name=self.preset_name, sizes=Sizes(**chosen), repeats=self.repeats, device=self.device, out=self.out
-        )
+        bench_scaling(preset_name=self.preset_name, sizes=self, repeats=self.repeats, device=self.device, out=self.out)

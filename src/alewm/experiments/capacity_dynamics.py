@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from matplotlib.figure import Figure
 
-from alewm.capacity.prior import polynomial_prior
+from alewm.capacity.prior import capacity_prior
 from alewm.experiments.framework.choice import TASK_TITLES, Choice
 from alewm.experiments.framework.experiment import Drawing, Experiment, Outcome, Recipe
 from alewm.experiments.framework.results import Results
@@ -50,7 +50,7 @@ def build(choice: Choice) -> Experiment:
 def q_over_training(run: Run, results: Results) -> Dynamics:
     """Mean q of each capacity at step 0, where it equals the prior, and at every logged step."""
     model, entries = run.config.model, results.metrics(run, "train")
-    prior = polynomial_prior(len(model.capacities), model.prior_degree).tolist()
+    prior = capacity_prior(model.support, model.prior_degree, model.prior).tolist()
     steps = [0, *(int(entry["step"]) for entry in entries)]
     return {
         k: (steps, [first, *(float(entry[f"q/{k}"]) for entry in entries)])

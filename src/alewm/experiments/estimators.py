@@ -10,6 +10,7 @@ from alewm.capacity.gumbel import TEMPERATURE, gumbel_noise, straight_through_ch
 from alewm.capacity.prefix import mask_of_choice, prefix_masks
 from alewm.evaluation.statistics import Spread
 from alewm.experiments.framework.choice import TASK_TITLES, Choice
+from alewm.experiments.framework.contest import Groups, success_columns
 from alewm.experiments.framework.experiment import Experiment, Outcome, Recipe, Stage
 from alewm.experiments.framework.results import Results
 from alewm.experiments.framework.run import Run
@@ -17,7 +18,7 @@ from alewm.experiments.framework.trained import SAMPLE_SEED, EncodedWindows, Tra
 from alewm.experiments.framework.work import Evaluation, Measurement, Training, Work
 from alewm.experiments.theory import forced_losses
 from alewm.model.world_model import WorldModel
-from alewm.presentation.tables import Cell, Row, Table, mark_best
+from alewm.presentation.tables import Cell, Row, Table
 from alewm.shapes import Float, Tensor
 
 ESTIMATORS = ("straight-through", "leave-one-out, 2 samples", "leave-one-out, 4 samples")
@@ -70,25 +71,15 @@ def build(choice: Choice) -> Experiment:
     return Experiment("estimators", choice, every, (stage,), outcome)
 
 
-def _success(
-    choice: Choice, tasks: tuple[str, ...], groups: Mapping[tuple[str, str], tuple[Run, ...]], results: Results
-) -> Table:
-    test = choice.scale.evaluation()
-    columns: list[list[Cell]] = []
-    head = ["trained with"]
-    for task in tasks:
-        compared = [groups[task, name] for name in TRAINED]
-        rates = [results.over_seeds(group, test).mean for group in compared]
-        columns.append(mark_best([results.success_cell(group, test) for group in compared], rates))
-        columns.append([results.capacity_cell(group, test) for group in compared])
-        head += [f"{TASK_TITLES[task]} SR (%)", f"{TASK_TITLES[task]} E[K]"]
-    rows: list[Row] = [[name, *(column[index] for column in columns)] for index, name in enumerate(TRAINED)]
+def _success(choice: Choice, tasks: tuple[str, ...], groups: Groups, results: Results) -> Table:
+    columns = success_columns(choice, tasks, list(TRAINED), groups, results)
+    rows: list[Row] = [[name, *(column[index] for column in columns.values())] for index, name in enumerate(TRAINED)]
     text = (
         "Test success and planning capacity (mean ± SEM over seeds) of ALeWM trained with the sampled capacity and "
         "with the exact expectation over all capacities, which costs as many predictions per update as there are "
         "capacities."
     )
-    return Table.of("results", choice.caption(text), head, rows)
+    return Table.of("results", choice.caption(text), ["trained with", *columns], rows)
 
 
 def measure(folder: Path, data: Path, device: torch.device, options: Mapping[str, Any]) -> dict[str, Any]:

@@ -4,20 +4,17 @@ from collections.abc import Sequence
 
 from matplotlib.figure import Figure
 
-from alewm.evaluation.settings import EvaluationSettings
 from alewm.evaluation.statistics import Spread
 from alewm.experiments.framework.choice import DEGREE, MULTIPLIER, TASK_TITLES, WEIGHT, Choice
-from alewm.experiments.framework.experiment import Drawing, Experiment, Outcome, Recipe, Stage, unique
+from alewm.experiments.framework.contest import Contest, Groups, success_columns
+from alewm.experiments.framework.experiment import Drawing, Experiment, Outcome, Recipe
 from alewm.experiments.framework.results import Results
-from alewm.experiments.framework.run import Run
-from alewm.experiments.framework.selection import Candidate, select
-from alewm.experiments.framework.work import Evaluation
-from alewm.presentation.tables import Row, Table, mark_best
+from alewm.experiments.framework.selection import Candidate
+from alewm.presentation.tables import Cell, Row, Table
 from alewm.presentation.theme import Draw, Theme
+from alewm.training.config import RunConfig
 
 REGULARIZERS = ("SIGReg", "MixSIGReg")
-Chosen = dict[tuple[str, str], tuple[Run, ...]]
-"""Selected runs by task and regularizer."""
 
 
 def build(choice: Choice) -> Experiment:
@@ -35,63 +32,28 @@ def build(choice: Choice) -> Experiment:
             changes = choice.variations(*fields)
             runs = [choice.over_seeds(make, task, width, changes=each) for each in changes]
             candidates[task, name] = [Candidate(each) for each in runs]
-    validation, test = choice.scale.evaluation("validation"), choice.scale.evaluation()
-    compared = [group for group in candidates.values() if len(group) > 1]
-    to_validate = unique([run for group in compared for candidate in group for run in candidate.runs])
-
-    def chosen(results: Results) -> Chosen:
-        return {key: select(group, results, validation).runs for key, group in candidates.items()}
+    contest = Contest(choice, candidates)
 
     def outcome(results: Results) -> Outcome:
-        return _outcome(choice, tasks, chosen(results), results, test)
+        return _outcome(choice, tasks, contest.chosen(results), results)
 
-    return Experiment(
-        "sigreg-ablation",
-        choice,
-        unique([run for group in candidates.values() for candidate in group for run in candidate.runs]),
-        (
-            Stage(
-                "selecting on validation pairs",
-                lambda _: [Evaluation(run, validation) for run in to_validate],
-                len(to_validate),
-            ),
-            Stage(
-                "planning to test pairs",
-                lambda results: [Evaluation(run, test) for runs in chosen(results).values() for run in runs],
-                len(candidates) * len(choice.seeds),
-            ),
-        ),
-        outcome,
-    )
+    return Experiment("sigreg-ablation", choice, contest.runs, contest.stages(), outcome)
 
 
-def _outcome(
-    choice: Choice, tasks: Sequence[str], chosen: Chosen, results: Results, test: EvaluationSettings
-) -> Outcome:
-    columns = []
-    head = ["regularizer"]
+def _outcome(choice: Choice, tasks: Sequence[str], chosen: Groups, results: Results) -> Outcome:
+    test = choice.scale.evaluation()
+    columns = success_columns(choice, tasks, REGULARIZERS, chosen, results)
     for task in tasks:
-        groups = [chosen[task, name] for name in REGULARIZERS]
-        rates = [results.over_seeds(group, test).mean for group in groups]
-        columns.append(mark_best([results.success_cell(group, test) for group in groups], rates))
-        columns.append([results.capacity_cell(group, test) for group in groups])
-        head += [f"{TASK_TITLES[task]} SR (%)", f"{TASK_TITLES[task]} E[K]", f"{TASK_TITLES[task]} λ, s_q, α"]
-    rows: list[Row] = []
-    for index, name in enumerate(REGULARIZERS):
-        row: Row = [name]
-        for position, task in enumerate(tasks):
-            config = chosen[task, name][0].config
-            settings = config.objective.regularizer_weight, config.training.optim.selector_multiplier
-            row += [columns[2 * position][index], columns[2 * position + 1][index]]
-            row.append(", ".join(f"{value:g}" for value in (*settings, config.model.prior_degree)))
-        rows.append(row)
+        configs = [chosen[task, name][0].config for name in REGULARIZERS]
+        columns[f"{TASK_TITLES[task]} λ, s_q, α"] = [Cell(_hyperparameters(config)) for config in configs]
+    rows: list[Row] = [[name, *(column[i] for column in columns.values())] for i, name in enumerate(REGULARIZERS)]
     text = "Test success and mean planning capacity (± SEM over seeds) of ALeWM with either regularizer."
     how = (
         "The configuration of each was selected on validation pairs from the paper's grids."
         if choice.searches
         else "MixSIGReg has the paper's selected configuration; SIGReg's weight was selected on validation pairs."
     )
-    table = Table.of("sigreg-ablation", choice.caption(f"{text} {how}"), head, rows)
+    table = Table.of("sigreg-ablation", choice.caption(f"{text} {how}"), ["regularizer", *columns], rows)
     spreads = {
         (task, name, key): results.over_seeds(chosen[task, name], test, key)
         for task in tasks
@@ -101,6 +63,11 @@ def _outcome(
     every = [run for runs in chosen.values() for run in runs]
     drawing = Drawing("sigreg-ablation", choice.caption(text), _bars(tasks, spreads), results.commands(every, test))
     return Outcome((table,), (drawing,))
+
+
+def _hyperparameters(config: RunConfig) -> str:
+    settings = config.objective.regularizer_weight, config.training.optim.selector_multiplier
+    return ", ".join(f"{value:g}" for value in (*settings, config.model.prior_degree))
 
 
 def _bars(tasks: Sequence[str], spreads: dict[tuple[str, str, str], Spread]) -> Draw:

@@ -7,18 +7,17 @@ from typing import Any
 
 import torch
 
-from alewm.capacity.prior import survival
 from alewm.experiments.framework.choice import TASK_TITLES, Choice
 from alewm.experiments.framework.experiment import Drawing, Experiment, Outcome, Recipe, Stage
 from alewm.experiments.framework.probing import fit_mlp, fit_ridge
 from alewm.experiments.framework.results import Results
 from alewm.experiments.framework.trained import SAMPLE_SEED, EncodedWindows, Trained
+from alewm.experiments.framework.variance import capacity_probabilities, variance_beside_survival
 from alewm.experiments.framework.work import Measurement, Training
 from alewm.experiments.theory_figures import losses_by_capacity, variance_panels
 from alewm.model.world_model import WorldModel
 from alewm.presentation.tables import Cell, Row, Table
 from alewm.shapes import Float, Tensor
-from alewm.training.diagnostics import masked_variance
 
 PROBES = ("linear", "network")
 
@@ -85,9 +84,8 @@ def measure(folder: Path, data: Path, device: torch.device, options: Mapping[str
         model, support = trained.model, trained.model.support
         windows = trained.windows("validation", options["num_windows"])
         fitted_on = trained.windows("train", options["num_train"])
-        with torch.no_grad():
-            parts = [model.capacity_logits(part.to(device)).cpu() for part in torch.split(windows.features, 512)]
-        q, prior = torch.cat(parts).float().softmax(-1), model.log_prior.exp().cpu()
+        q, prior = capacity_probabilities(trained, windows), model.log_prior.exp().cpu()
+        variances = variance_beside_survival(trained, windows, q)
         ks = (0, *support.capacities)
         coordinates = torch.arange(1, support.latent_dim + 1)
         masks = torch.stack([(coordinates <= k).float() for k in ks]).to(device)
@@ -102,10 +100,7 @@ def measure(folder: Path, data: Path, device: torch.device, options: Mapping[str
     return {
         "capacities": list(ks),
         "total_variance": total,
-        "masked_variance": masked_variance(windows.latents, q, support).tolist(),
-        "raw_variance": windows.latents.flatten(0, 1).var(0, correction=0).tolist(),
-        "prior_survival": survival(prior, support).tolist(),
-        "q_survival": survival(q.mean(0), support).tolist(),
+        **variances,
         "losses": losses.mean(0).tolist(),
         "gains": gains.mean(0).tolist(),
         "negative_share": (gains < 0).float().mean(0).tolist(),

@@ -13,11 +13,12 @@ Measured = Mapping[str, Mapping[str, Any]]
 
 
 def variance_panels(found: Measured) -> Draw:
-    """Masked and raw variance of each coordinate, beside the survival probabilities of prior and selector."""
+    """Masked variance of each coordinate beside the survival probabilities of prior and selector; raw, where given."""
 
     def panel(axes: Axes, theme: Theme, each: Mapping[str, Any]) -> None:
-        x = range(1, len(each["raw_variance"]) + 1)
-        axes.plot(x, each["raw_variance"], color=theme.color(0), linewidth=1, label="variance, unmasked")
+        x = range(1, len(each["masked_variance"]) + 1)
+        if "raw_variance" in each:
+            axes.plot(x, each["raw_variance"], color=theme.color(0), linewidth=1, label="variance, unmasked")
         axes.plot(x, each["masked_variance"], color=theme.color(1), linewidth=1.2, label="variance, masked")
         axes.step(x, each["prior_survival"], where="mid", color=theme.text, linewidth=1.2, label="survival, prior")
         axes.step(

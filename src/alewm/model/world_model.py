@@ -8,9 +8,11 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
-from alewm.capacity.prior import log_polynomial_prior
+from alewm.capacity.lengths import PrefixLengths
+from alewm.capacity.prior import PriorName, log_capacity_prior
 from alewm.capacity.selector import CapacitySelector
 from alewm.capacity.support import CapacitySupport
+from alewm.config import ADDED_LATER
 from alewm.errors import InputError
 from alewm.model.action_encoder import ActionEncoder
 from alewm.model.imagination import imagine
@@ -59,6 +61,9 @@ class WorldModelConfig:
     """Latent predictor."""
     selector: SelectorConfig = field(default_factory=SelectorConfig)
     """Capacity network, where there is one."""
+    prior: PriorName = field(default="ranks", metadata=ADDED_LATER)
+    """What the prior is polynomial in: `ranks` of capacities (the paper), their `values`; `smooth` is `ranks` with the
+    prefix length drawn within the capacity's block while training."""
 
     def __post_init__(self) -> None:
         _ = self.support
@@ -71,6 +76,11 @@ class WorldModelConfig:
     def support(self) -> CapacitySupport:
         """The capacities, checked."""
         return CapacitySupport(self.capacities).of_width(self.latent_dim)
+
+    @property
+    def prefixes(self) -> PrefixLengths:
+        """The prefix lengths that capacities stand for while training."""
+        return PrefixLengths(self.support, drawn=self.prior == "smooth")
 
 
 class Encoding(NamedTuple):
@@ -105,6 +115,7 @@ class WorldModel(nn.Module):
                 config.support,
                 width,
                 prior_degree=config.prior_degree,
+                prior=config.prior,
                 num_blocks=config.selector.num_blocks,
                 num_heads=config.selector.num_heads,
                 mlp_dim=config.selector.mlp_dim,
@@ -112,7 +123,7 @@ class WorldModel(nn.Module):
             if config.has_selector
             else None
         )
-        log_prior = log_polynomial_prior(len(config.support), config.prior_degree)
+        log_prior = log_capacity_prior(config.support, config.prior_degree, config.prior)
         self.register_buffer("log_prior", log_prior, persistent=False)
 
     @property

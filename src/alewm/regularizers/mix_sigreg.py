@@ -4,7 +4,8 @@ from typing import Literal
 
 import torch
 
-from alewm.capacity.prior import polynomial_prior
+from alewm.capacity.lengths import PrefixLengths
+from alewm.capacity.prior import PriorName, capacity_prior
 from alewm.capacity.support import CapacitySupport
 from alewm.regularizers.epps_pulley import discrepancy, global_mean_cf, global_num_samples
 from alewm.regularizers.kernels.dispatch import PathName
@@ -62,14 +63,17 @@ class MixSIGReg(SlicedRegularizer):
         prior_degree: float,
         num_projections: int = 1024,
         *,
+        prior: PriorName = "ranks",
         target: Target = "mixture",
         quadrature: Quadrature = EPPS_PULLEY,
         path: PathName = "auto",
     ) -> None:
         super().__init__(num_projections, quadrature=quadrature, path=path)
         self.support = support
+        self.prefixes = PrefixLengths(support, drawn=prior == "smooth")
         self.target: Target = target
-        self.register_buffer("prior", polynomial_prior(len(support), prior_degree), persistent=False)
+        of_capacities = capacity_prior(support, prior_degree, prior, dtype=torch.float64)
+        self.register_buffer("prior", self.prefixes.probabilities(of_capacities).float(), persistent=False)
 
     def forward(
         self,
@@ -82,12 +86,14 @@ class MixSIGReg(SlicedRegularizer):
         """The statistic over `sample_axis`, which q runs along, averaged over the other axes (frame positions)."""
         self.support.of_width(s.shape[-1])
         samples, u = self.samples_and_directions(s, sample_axis, generator)
+        with full_precision(s.device):
+            q = self.prefixes.probabilities(at_least_float32(q))
         statistic = mix_sigreg(
             samples,
             along_samples(q, samples),
             u,
             along_samples(self.prior, samples),
-            self.support,
+            self.prefixes.lengths,
             target=self.target,
             quadrature=self.quadrature,
             path=self.path,

@@ -94,16 +94,16 @@ class Objective(nn.Module):
     def __init__(self, config: ObjectiveConfig, model_config: WorldModelConfig) -> None:
         super().__init__()
         _check_fit(config, model_config)
-        self.config = config
+        self.config, self.prefixes = config, model_config.prefixes
         self.register_buffer("masks", prefix_masks(model_config.support), persistent=False)
         support, degree, P = model_config.support, model_config.prior_degree, config.num_projections
         self.statistic: nn.Module
         if config.method == "alewm":
-            self.statistic = MixSIGReg(support, degree, P)
+            self.statistic = MixSIGReg(support, degree, P, prior=model_config.prior)
         elif config.method == "nested-dropout":
             self.statistic = PrefixSIGReg(support, P)
         elif config.masked_sigreg == "marginal":
-            self.statistic = MixSIGReg(support, degree, P, target="gaussian")
+            self.statistic = MixSIGReg(support, degree, P, prior=model_config.prior, target="gaussian")
         else:
             self.statistic = SIGReg(P)
         self._arguments: Callable[[_Sampled], tuple[Tensor, ...]] = _ARGUMENTS[type(self.statistic)]
@@ -124,9 +124,10 @@ class Objective(nn.Module):
         q = logits.softmax(-1)
         with full_precision(s.device):
             choice = straight_through_choice(logits, noise.gumbel.to(logits.dtype), config.temperature)
-            sampled = _Sampled(s, q, choice, mask_of_choice(choice, self.masks.to(choice.dtype)))
+            masks = (self.masks if noise.place is None else self.prefixes.masks(noise.place)).to(choice.dtype)
+            sampled = _Sampled(s, q, choice, mask_of_choice(choice, masks))
         if config.marginalises_capacity:
-            prediction = self._marginal_prediction(model, s, q, actions, noise)
+            prediction = self._marginal_prediction(model, s, q, masks, actions, noise.keep)
         else:
             prediction = self._prediction(model, s, sampled.mask, actions, noise.keep).mean()
         terms = {
@@ -152,7 +153,7 @@ class Objective(nn.Module):
         return (error.mean(1) * active).sum(-1) / active.sum(-1)
 
     def _marginal_prediction(
-        self, model: WorldModel, s: Tensor, q: Tensor, actions: Tensor, noise: StepNoise
+        self, model: WorldModel, s: Tensor, q: Tensor, masks: Tensor, actions: Tensor, keep: Tensor | None
     ) -> Float[Tensor, ""]:
         """Σ_k q(k | w) times the error at capacity k: the expectation that sampling estimates.
 
@@ -163,8 +164,8 @@ class Objective(nn.Module):
         def per_capacity(rows: Tensor) -> Tensor:
             return rows.repeat_interleave(C, dim=0)
 
-        keep = None if noise.keep is None else per_capacity(noise.keep)
-        masks = self.masks.to(s.dtype).repeat(B, 1)
+        keep = None if keep is None else per_capacity(keep)
+        masks = masks.to(s.dtype).expand(B, -1, -1).flatten(0, 1)
         error = self._prediction(model, per_capacity(s), masks, per_capacity(actions), keep)
         return (q * error.view(B, C)).sum(-1).mean()
 
@@ -182,6 +183,11 @@ def _check_fit(config: ObjectiveConfig, model: WorldModelConfig) -> None:
     if learns != model.has_selector:
         expected = "a selector" if learns else "no selector"
         raise InputError(f"The method {config.method!r} needs a model with {expected} (has_selector={learns}).")
+    if model.prefixes.drawn and not learns:
+        raise InputError(
+            f"The prior 'smooth' needs a method that learns its capacity, not {config.method!r}; choose the prior "
+            f"'ranks' or 'values'."
+        )
     if config.method == "lewm" and len(model.capacities) > 1:
         raise InputError(
             f"The method 'lewm' always uses the whole latent: its support is ({model.latent_dim},), "

@@ -10,7 +10,6 @@ from typing import Any
 
 import torch
 
-from alewm.capacity.prior import survival
 from alewm.config import differences, to_dict
 from alewm.errors import InputError
 from alewm.model.world_model import WorldModel, build_world_model
@@ -160,14 +159,14 @@ class Trainer:
             self.progress(self.step, self.num_steps, self._latest)
 
     def _diagnose(self, losses: Losses) -> None:
-        support = self.config.model.support
-        prior = survival(self.model.log_prior.exp(), support)
+        prefixes = self.config.model.prefixes
+        active = prefixes.probabilities(losses.q)
         self._write(
             "latent",
             {
                 "effective_rank": effective_rank(losses.latents).item(),
-                "masked_variance": masked_variance(losses.latents, losses.q, support).tolist(),
-                "prior_survival": prior.tolist(),
+                "masked_variance": masked_variance(losses.latents, active, prefixes.lengths).tolist(),
+                "prior_survival": prefixes.survival(self.model.log_prior.exp()).tolist(),
             },
         )
 

@@ -1,33 +1,50 @@
 """What an experiment would do: every command, the count of runs, and an estimate of hours."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
+from alewm.experiments.framework.cost import EVALUATION_SECONDS, ON_H200, Cost, evaluation_seconds, update_cost
 from alewm.experiments.framework.experiment import Experiment, Stage
 from alewm.experiments.framework.library import Library
 from alewm.experiments.framework.results import NotThereYetError, Results
 from alewm.experiments.framework.run import Run
-from alewm.experiments.framework.work import Training
+from alewm.experiments.framework.work import Evaluation, Training, Work
+
+EVALUATION_BASIS = (
+    f"evaluation: {EVALUATION_SECONDS} s per 200 Two-Room pairs, measured on an NVIDIA H200; frames of other tasks as "
+    f"measured on an AMD EPYC core"
+)
+NOT_COUNTED = "not counted: validation windows, compiling, physics of simulated tasks, measurements on models"
 
 
-def planned(experiment: Experiment, library: Library, updates_per_second: float) -> Iterator[str]:
+@dataclass(frozen=True)
+class Hours:
+    """An estimate, and what it rests on."""
+
+    training: float
+    evaluation: float
+    basis: tuple[str, ...] = ()
+    """A line per kind of run."""
+
+
+def planned(experiment: Experiment, library: Library, updates_per_second: float | None = None) -> Iterator[str]:
     """Lines for a terminal; comments start with #, so that the rest can be given to a shell."""
-    return planned_work([Training(run) for run in experiment.runs], experiment.stages, library, updates_per_second)
+    hours = estimated_hours(experiment, library, updates_per_second)
+    return planned_work([Training(run) for run in experiment.runs], experiment.stages, library, hours)
 
 
 def planned_work(
-    trainings: Sequence[Training], stages: Sequence[Stage], library: Library, updates_per_second: float
+    trainings: Sequence[Training], stages: Sequence[Stage], library: Library, hours: Hours
 ) -> Iterator[str]:
-    """The same for runs that are trained and what follows."""
-    results = Results(library)
+    """The same for runs to be trained and what follows."""
     missing = [training for training in trainings if not training.is_done(library)]
     if missing:
         yield f"# training: {len(missing)} of {len(trainings)} runs are missing"
     yield from (training.command(library) for training in missing)
     num_evaluations = 0
     for stage in stages:
-        try:
-            works = [work for work in dict.fromkeys(stage.works(results)) if not work.is_done(library)]
-        except NotThereYetError:
+        works = _missing_works(stage, library)
+        if works is None:
             yield f"# {stage.title}: at most {stage.most}, known once the work above is done"
             num_evaluations += stage.most
             continue
@@ -39,17 +56,54 @@ def planned_work(
         f"# {len(trainings)} runs, {len(trainings) - len(missing)} of them finished; "
         f"at most {num_evaluations} evaluations and measurements missing"
     )
-    yield _hours([training.run for training in missing], library, updates_per_second)
+    yield f"# about {hours.training:.1f} hours of training and {hours.evaluation:.1f} of evaluation, one by one"
+    yield from (f"#   {line}" for line in hours.basis)
 
 
-def _hours(missing: Sequence[Run], library: Library, updates_per_second: float) -> str:
-    measured = library.seconds_per_update()
-    seconds, sources = 0.0, set()
-    for run in missing:
+def estimated_hours(experiment: Experiment, library: Library, updates_per_second: float | None = None) -> Hours:
+    """Hours of what is missing, one thing after the other."""
+    seconds = sum((_stage_seconds(stage, experiment, library) for stage in experiment.stages), 0.0)
+    return hours_of(experiment.runs, seconds, library, updates_per_second)
+
+
+def hours_of(
+    runs: Sequence[Run], evaluation: float, library: Library, updates_per_second: float | None = None
+) -> Hours:
+    """Hours of training those of `runs` that are missing, and of `evaluation`, which is in seconds.
+
+    Finished runs below `library` tell what an update takes; where there is none with the same encoder,
+    `updates_per_second` does (of `cost.MEASURED_PRESET`), and without it the figure that was measured.
+    """
+    found = library.seconds_per_update()
+    known = Cost(1 / updates_per_second, "as given") if updates_per_second else ON_H200
+    training = 0.0
+    basis: dict[str, None] = {}
+    for run in (run for run in runs if not library.is_trained(run)):
         width = run.config.model.encoder.hidden_dim
-        rate = measured.get(width, 1 / updates_per_second)
-        source = f"measured in {library.root}" if width in measured else "assumed"
-        sources.add(f"encoder width {width}: {1 / rate:.3g} updates per second, {source}")
-        seconds += run.num_updates * rate
-    because = f" ({'; '.join(sorted(sources))})" if sources else ""
-    return f"# about {seconds / 3600:.2f} hours of training{because}; evaluations come on top"
+        cost = update_cost(run.config, known)
+        if width in found:
+            label = f"encoder width {width}: {1000 * found[width]:.1f} ms per update, as in {library.root}"
+            cost = Cost(found[width], label)
+        basis[cost.basis] = None
+        training += run.num_updates * cost.seconds
+    if evaluation:
+        basis[EVALUATION_BASIS] = None
+    return Hours(training / 3600, evaluation / 3600, (*basis, NOT_COUNTED))
+
+
+def _missing_works(stage: Stage, library: Library) -> Sequence[Work] | None:
+    """What is left of a stage; None while earlier work decides it."""
+    try:
+        return [work for work in dict.fromkeys(stage.works(Results(library))) if not work.is_done(library)]
+    except NotThereYetError:
+        return None
+
+
+def _stage_seconds(stage: Stage, experiment: Experiment, library: Library) -> float:
+    works = _missing_works(stage, library)
+    if works is not None:
+        return sum((evaluation_seconds(work) for work in works if isinstance(work, Evaluation)), 0.0)
+    # Which runs it will be is not known yet: as many as there may be, of the mean cost of all.
+    test = experiment.choice.scale.evaluation()
+    every = [evaluation_seconds(Evaluation(run, test)) for run in experiment.runs]
+    return stage.most * sum(every) / len(every)

@@ -1,0 +1,95 @@
+"""Seconds of training and evaluation on one NVIDIA H200: from measured figures, or scaled from them by arithmetic."""
+
+from dataclasses import dataclass
+
+from alewm.data.splits import NUM_TEST, NUM_VALIDATION
+from alewm.data.windows import WindowShape
+from alewm.experiments.framework.work import Evaluation
+from alewm.experiments.presets import preset
+from alewm.model.world_model import WorldModelConfig
+from alewm.planning.cem import CEMConfig
+from alewm.training.config import RunConfig
+
+MEASURED_PRESET = "two-room-192"
+"""The configuration whose updates and evaluations were timed."""
+
+UPDATE_SECONDS = 0.0323
+"""An update of 128 windows while training from the store: `alewm train two-room-192 --steps 4500`."""
+
+MIX_SIGREG_SECONDS = 0.00045
+"""MixSIGReg's part of it, with eight capacities: `alewm bench regularizer`."""
+
+EVALUATION_SECONDS = 2.43
+"""All 200 Two-Room pairs, environment and floors included, kernels compiled before: `alewm bench evaluate`."""
+
+DRAWING_SECONDS = {"push-t": 2 / 2474.1, "reacher": 2 / 68.62, "cube": 2 / 6.404}
+"""A frame of the tasks that the figure above does not hold, stepped and drawn by one process of two on two AMD EPYC
+cores, MuJoCo in software: `alewm bench collect --task NAME --jobs 2`. On the GPU machine it was not measured."""
+
+FRAMES_PER_PAIR = 3
+"""Start, goal, and the look before the second and last plan."""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """An estimate that says what it rests on."""
+
+    seconds: float
+    basis: str
+
+
+ON_H200 = Cost(UPDATE_SECONDS, "measured on an NVIDIA H200")
+
+
+def update_cost(config: RunConfig, known: Cost = ON_H200) -> Cost:
+    """One update, where one of `MEASURED_PRESET` is `known`.
+
+    Another encoder or more predictions per update scale it by their multiply-adds; drawn prefix lengths add MixSIGReg's
+    time for every length more. LeWM and other latent widths of the same encoder are taken to cost the same.
+    """
+    reference, prefixes = preset(MEASURED_PRESET), config.model.prefixes
+    factor = _update_multiply_adds(config) / _update_multiply_adds(reference)
+    factor *= config.training.batch_size / reference.training.batch_size
+    added = MIX_SIGREG_SECONDS * (len(prefixes.lengths) - len(prefixes.support)) / len(reference.model.support)
+    seconds = factor * known.seconds + added
+    label = f"encoder width {config.model.encoder.hidden_dim}: {1000 * seconds:.1f} ms per update"
+    if abs(seconds / known.seconds - 1) < 1e-9:
+        return Cost(seconds, f"{label}, {known.basis}")
+    ratio = f"{seconds / known.seconds:.2f} x {1000 * known.seconds:.1f} ms by arithmetic"
+    return Cost(seconds, f"{label}, {ratio}, itself not measured")
+
+
+def evaluation_seconds(work: Evaluation) -> float:
+    """All pairs of a split: search, scaled by the predictor's multiply-adds and the plans made, and drawing."""
+    model, settings = work.run.config.model, work.settings
+    num_pairs = NUM_VALIDATION if settings.split == "validation" else NUM_TEST
+    cem, usual = settings.planning.cem, CEMConfig()
+    search = cem.num_candidates * cem.num_iterations / (usual.num_candidates * usual.num_iterations)
+    plans = len(model.support) if settings.planning.capacity == "best-of" else 1
+    factor = search * plans * _position_multiply_adds(model) / _position_multiply_adds(preset(MEASURED_PRESET).model)
+    frames = FRAMES_PER_PAIR * num_pairs + work.num_animations * (settings.budget + 2)
+    drawing = DRAWING_SECONDS.get(work.run.task, 0.0)
+    return EVALUATION_SECONDS * num_pairs / NUM_TEST * factor + frames * drawing
+
+
+def _update_multiply_adds(config: RunConfig) -> int:
+    """Per window, forward, of encoder and predictor; what else there is comes to less than a hundredth of it."""
+    num_frames = WindowShape().num_frames
+    predictions = len(config.model.support) if config.objective.marginalises_capacity else 1
+    positions = predictions * (num_frames - 1)
+    return num_frames * _frame_multiply_adds(config.model) + positions * _position_multiply_adds(config.model)
+
+
+def _frame_multiply_adds(model: WorldModelConfig) -> int:
+    vit = model.encoder
+    W, tokens = vit.hidden_dim, vit.num_patches + 1
+    block = tokens * (4 * W * W + 2 * W * vit.mlp_dim) + 2 * tokens * tokens * W
+    return vit.num_patches * 3 * vit.patch_size**2 * W + vit.num_blocks * block
+
+
+def _position_multiply_adds(model: WorldModelConfig) -> int:
+    """Attention's maps, MLP and modulation of every block, and the projector of a latent as wide as the predictor."""
+    W, shape = model.encoder.hidden_dim, model.predictor
+    heads = shape.num_heads * shape.head_dim
+    block = 4 * W * heads + 2 * W * shape.mlp_dim + 6 * W * W
+    return shape.num_blocks * block + 2 * W * model.projector_dim
