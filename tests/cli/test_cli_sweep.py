@@ -156,10 +156,12 @@ def test_an_interrupted_sweep_showed_one_table_and_is_continued_without_repeatin
 
 def test_a_dry_run_prints_every_command_and_writes_nothing(alewm_here, tmp_path):
     grid = ("two-room-192", "--set", "objective.regularizer_weight=0.15,0.3", "--seeds", 3072, 3073)
-    lines = alewm_here("sweep", *grid, "--ranks-per-trial", 2, "--dry-run").splitlines()
+    lines = alewm_here("sweep", *grid, "--ranks-per-trial", 2, "--episodes", 50, "--dry-run").splitlines()
     commands = [line for line in lines if not line.startswith("#")]
     assert sum(line.startswith("torchrun --standalone --nproc_per_node 2 -m alewm train ") for line in commands) == 4
-    assert sum("--split validation" in line for line in commands if line.startswith("alewm evaluate ")) == 4
+    assert (
+        sum("--split validation --episodes 50" in line for line in commands if line.startswith("alewm evaluate ")) == 4
+    )
     assert len(commands) == 8
     assert any("# 4 runs, 0 of them finished" in line for line in lines)
     assert any(re.search(r"about [\d.]+ hours", line) for line in lines)

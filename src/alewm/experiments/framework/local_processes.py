@@ -5,6 +5,7 @@ import os
 import signal
 from collections import deque
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
@@ -89,11 +90,15 @@ class LocalProcesses:
         for slot, worker in enumerate(self._workers):
             if not self._queue:
                 return
+            if worker is not None and worker.job is None and not worker.process.is_alive():
+                self._dismiss(slot)  # it died between jobs
+                worker = None
             if worker is None:
                 worker = self._workers[slot] = _start(self._gpus[slot])
             if worker.job is None:
                 worker.job = self._queue.popleft()
-                worker.pipe.send(worker.job)
+                with suppress(BrokenPipeError):  # it died just now, which `wait` will find
+                    worker.pipe.send(worker.job)
 
     def _dismiss(self, slot: int) -> None:
         worker = self._workers[slot]

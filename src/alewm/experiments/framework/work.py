@@ -97,6 +97,7 @@ class Evaluation:
         usual, planning = EvaluationSettings(), self.settings.planning
         flags: dict[str, Any] = {
             "--split": (self.settings.split, usual.split),
+            "--episodes": (self.settings.num_episodes, usual.num_episodes),
             "--capacity": (planning.capacity, usual.planning.capacity),
             "--goal-cost": (planning.goal_cost, usual.planning.goal_cost),
             "--candidates": (planning.cem.num_candidates, usual.planning.cem.num_candidates),
