@@ -1,6 +1,7 @@
 """Every benchmark ends in a line of JSON with what it measured."""
 
 import json
+from pathlib import Path
 
 import pytest
 from conftest import IMAGE_SIZE
@@ -38,6 +39,23 @@ def test_a_benchmark_ends_in_a_line_of_json(alewm_here, arguments, measured):
     assert line["made_with"]["command"].startswith("alewm bench")
 
 
+def test_from_nothing_runs_the_three_commands_and_reports_each(alewm_here):
+    said = alewm_here(
+        *("bench", "from-nothing", "--preset", "two-room-tiny", "--seeds", 3072, "--episodes", 16, "--out", "kept"),
+        *("--steps", 2, "--learning-rate", 1e-4, f"--collect-flags=--image-size {IMAGE_SIZE} --jobs 1"),
+        *("--train-flags=--batch-size 16", "--evaluate-flags=--candidates 10 --iterations 1 --episodes 2"),
+    )
+    line = json.loads(said.splitlines()[-1])
+    (found,) = line["seeds"]
+    stages = [found[f"{stage}_seconds"] for stage in ("collect", "train", "evaluate")]
+    assert found["total_seconds"] == pytest.approx(sum(stages)) == pytest.approx(line["mean_total_seconds"])
+    assert (found["seed"], found["episodes"]) == (3072, 2)
+    assert 0 <= line["mean_success_rate"] == found["success_rate"] <= 1
+    config = json.loads(Path("kept/seed-3072/run/config.json").read_text())
+    assert (config["training"]["num_steps"], config["training"]["optim"]["learning_rate"]) == (2, 1e-4)
+    assert not Path("kept/seed-3072/episodes.h5").exists()
+
+
 def test_recorded_actions_reach_their_goals_and_the_floors_are_those_of_an_evaluation(alewm_here, refused, data):
     line = json.loads(alewm_here("bench", "replay", data).splitlines()[-1])
     assert line["task"] == "two-room"
@@ -68,6 +86,7 @@ def test_a_file_that_does_not_name_its_task_needs_it_named(alewm_here, refused, 
         (("check", "--device", "cpu"), "The fast paths checked here are those of a GPU"),
         (("replay-simulated", "--task", "cube", "--behaviour", "no-goals"), "Did you mean 'new-goals'?"),
         (("replay-simulated", "--episodes", 0), "--episodes must be at least 1, got 0"),
+        (("from-nothing", "--preset", "two-room-tiny", "--seeds", 1, 1), "several different ones, got [1, 1]"),
     ],
 )
 def test_bad_input_gets_a_message(refused, arguments, message):

@@ -183,6 +183,7 @@ def test_a_dry_run_prints_every_command_and_writes_nothing(alewm_here, tmp_path)
         (("two-room-tiny", "--set", "training.seed=1,2"), "is what --seeds is for"),
         (("--set", "model.prior_degree=1,2"), "without a preset the grids are the paper's"),
         (("--only", "cubes"), "Did you mean 'cube'?"),
+        (("two-room-tiny", "--set", "task=two-room+reacher"), "the validation pairs of one data set"),
         (("two-room-tiny", "--only", "192"), "--only chooses among the paper's grids"),
         (("--seeds", 1, 1), "different numbers"),
         (("--jobs", 2, "--address", "auto"), "give one of the two"),

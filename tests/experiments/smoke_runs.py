@@ -3,22 +3,20 @@
 import torch
 
 from alewm.experiments.catalogue import RECIPES
-from alewm.experiments.collection import collect_task
 from alewm.experiments.framework.choice import Choice
 from alewm.experiments.framework.execution import execute
 from alewm.experiments.framework.library import Library
 from alewm.experiments.framework.scale import make_scale
-from alewm.experiments.presets import preset
+from alewm.experiments.framework.smoke_data import record_smoke_data
 
 CPU = torch.device("cpu")
 
 
 def smoke_library(tmp_path_factory):
-    """The runs that this session has trained so far, beside twenty Two-Room episodes of small images."""
+    """The runs that this session has trained so far, beside the Two-Room episodes of small images they learn from."""
     folder = tmp_path_factory.getbasetemp() / "smoke"
     library = Library(folder / "runs", folder / "data")
-    size = preset("two-room-tiny").model.encoder.image_size
-    collect_task("two-room", library.data_path("two-room"), num_episodes=20, seed=0, image_size=size, jobs=1)
+    record_smoke_data(library, {"two-room"})
     return library
 
 
@@ -28,4 +26,5 @@ def perform(name, library):
     # Five capacities of two candidates are evaluations enough with one seed.
     seeds = scale.seeds[:1] if name == "nested-dropout" else RECIPES[name].seeds or scale.seeds
     experiment = RECIPES[name].build(Choice(scale, seeds))
+    record_smoke_data(library, experiment.data_sets)
     return experiment, execute(experiment, library, jobs=1, device=CPU)

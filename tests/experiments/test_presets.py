@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from alewm.capacity.prior import polynomial_prior
 from alewm.config import from_dict, to_dict
 from alewm.errors import InputError
 from alewm.experiments.presets import CAPACITIES, SELECTED, preset, preset_names
@@ -60,7 +61,7 @@ def test_lewm_is_there_at_every_width_of_its_grid():
         assert config.model.encoder == preset(f"{task}-{block}").model.encoder
     # One set of narrow models serves both blocks of the small encoder.
     assert preset("two-room-96-lewm-32") == preset("two-room-192-lewm-32")
-    assert len(preset_names()) == 2 + 12 * 3 + 4 * (5 + 8 + 11)
+    assert len(preset_names()) == 2 + 1 + 12 * 3 + 4 * (5 + 8 + 11)
 
 
 @pytest.mark.parametrize(
@@ -94,6 +95,17 @@ def test_the_tiny_pair_differs_in_the_method_only():
     assert lewm.model.encoder == alewm.model.encoder
     assert lewm.training.num_steps == alewm.training.num_steps
     assert max(alewm.model.capacities[:-1]) <= alewm.model.latent_dim // 2
+
+
+def test_the_model_of_two_data_sets_has_what_both_tasks_share_and_the_paper_s_first_q():
+    config = preset("reacher+two-room-192")
+    assert list(config.data_sets) == ["reacher", "two-room"]
+    assert config.model.latent_dim == 192
+    for task in config.data_sets:
+        assert config.objective == preset(f"{task}-192").objective
+        assert config.training == preset(f"{task}-192").training
+        assert config.model.action_dim == preset(f"{task}-192").model.action_dim
+    assert polynomial_prior(8, config.model.prior_degree)[-1].item() == pytest.approx(0.837, abs=5e-4)
 
 
 def test_an_unknown_preset_proposes_the_nearest():

@@ -5,9 +5,11 @@ import tempfile
 import time
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import torch
 
+from alewm.benchmarks.encoders import compare_encoders
 from alewm.benchmarks.timing import print_line
 from alewm.devices import find_device
 from alewm.envs.registration import get_task
@@ -17,7 +19,7 @@ from alewm.workers import follow_parent, num_processes
 
 
 def bench_collect(*, task_name: str, episodes: int, image_size: int | None, jobs: int, device: str) -> None:
-    """Prints both rates; start-up of processes counts end to end only."""
+    """Prints the rates of drawing, of recording with and without the start of processes, and of compressing alone."""
     if episodes < 1:
         raise InputError(f"--episodes must be at least 1, got {episodes}.")
     task, where, processes = get_task(task_name), find_device(device), num_processes(jobs)
@@ -31,7 +33,7 @@ def bench_collect(*, task_name: str, episodes: int, image_size: int | None, jobs
     print(f"{task_name}, {episodes:,} episodes of {size} x {size} pixels, {processes} processes on {where}")
     print(f"{'':<24}{'frames':>10}{'seconds':>10}{'frames/s':>12}")
     print(f"{'stepped and drawn':<24}{drawn:>10,}{seconds:>10.2f}{drawn / seconds:>12,.0f}")
-    line = {"frames": drawn, "drawn_frames_per_second": drawn / seconds}
+    line: dict[str, Any] = {"frames": drawn, "drawn_frames_per_second": drawn / seconds}
     if where.type == "cpu":
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder) / "episodes.h5"
@@ -39,8 +41,22 @@ def bench_collect(*, task_name: str, episodes: int, image_size: int | None, jobs
             num_bytes = file.stat().st_size
         rate, label = made.frames_per_second, "end to end into a file"
         print(f"{label:<24}{made.num_new_frames:>10,}{made.seconds:>10.2f}{rate:>12,.0f}")
-        print(f"{num_bytes / made.num_new_frames:,.0f} bytes per frame")
-        line |= {"stored_frames_per_second": rate, "bytes_per_frame": num_bytes / made.num_new_frames}
+        label = "  once it has started"
+        print(
+            f"{label:<24}{'':>10}{made.seconds - made.seconds_to_first:>10.2f}{made.steady_frames_per_second:>12,.0f}"
+        )
+        print(f"{num_bytes / made.num_new_frames:,.0f} bytes per frame in the file")
+        encoders = compare_encoders(task_name, size)
+        print(f"\n{'compressing, one core':<24}{'frames/s':>10}{'bytes/frame':>13}")
+        for found in encoders:
+            print(f"{found.encoder:<24}{found.frames_per_second:>10,.0f}{found.bytes_per_frame:>13,.0f}")
+        line |= {
+            "stored_frames_per_second": rate,
+            "steady_frames_per_second": rate_later,
+            "seconds_to_first_episode": made.seconds_to_first,
+            "bytes_per_frame": num_bytes / made.num_new_frames,
+            "encoders": {found.encoder: found._asdict() for found in encoders},
+        }
     print_line(
         "collect", task=task_name, image_size=size, episodes=episodes, processes=processes, device=where.type, **line
     )

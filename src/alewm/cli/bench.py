@@ -8,6 +8,7 @@ import tyro
 from alewm.cli.bench_data import Collect, Loader, Replay, ReplaySimulated
 from alewm.cli.bench_envs import PushT
 from alewm.cli.bench_model import Check, Evaluate, Planner, Scaling, TrainStep
+from alewm.cli.bench_whole import FromNothing
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,7 @@ class Bench:
             | Annotated[Regularizer, tyro.conf.subcommand("regularizer")]
             | Annotated[Check, tyro.conf.subcommand("check")]
             | Annotated[Scaling, tyro.conf.subcommand("scaling")]
+            | Annotated[FromNothing, tyro.conf.subcommand("from-nothing")]
         ]
     ]
     """What to measure."""

@@ -12,13 +12,17 @@ class Evaluate:
     """Plan to goals of held-out episodes and count how many are reached.
 
     Writes result.json, episodes.jsonl and animations/ into the run folder; with other than the default settings, into
-    a folder below RUN/evaluations named after what differs, so that no result replaces another.
+    a folder below RUN/evaluations named after what differs, so that no result replaces another. A run that learned
+    from several data sets has such a folder for each.
     """
 
     runs: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN ...")]
     """Run folders of `alewm train`."""
     data: Path | None = None
     """The data file, if it is no longer where the run was trained."""
+    task: str | None = None
+    """Of a run that learned from several data sets, the one to evaluate by name, for example two-room; if neither this
+    nor --data is given, all."""
     split: Literal["test", "validation", "train"] = "test"
     """Which episodes the pairs come from."""
     episodes: int | None = None
@@ -74,14 +78,29 @@ class Evaluate:
             capacity=self.capacity,
             seed=self.seed,
         )
-        settings = EvaluationSettings(self.split, self.episodes, self.budget, planning, self.reference)
+        settings = EvaluationSettings(self.split, self.episodes, self.budget, planning, self.reference, self.task or "")
         device = find_device(self.device)
-        evaluated = {
-            str(run): evaluate_run(
-                run, settings, data_path=self.data, device=device, num_animations=self.animations, out=self.out
-            )
-            for run in self.runs
-        }
-        print(success_table({name: found.result for name, found in evaluated.items()}))
-        for found in evaluated.values():
+        asked = [(run, replace(settings, data_set=each)) for run in self.runs for each in self._data_sets(run)]
+        if self.out is not None and len(asked) > 1:
+            raise InputError(f"{self.runs[0]} learned from several data sets; with --out, name one with --task.")
+        evaluated = [
+            evaluate_run(run, one, data_path=self.data, device=device, num_animations=self.animations, out=self.out)
+            for run, one in asked
+        ]
+        results = {}
+        for (run, _), found in zip(asked, evaluated, strict=True):
+            data_set = found.result["evaluated"].get("data_set")
+            results[f"{run}, {data_set}" if data_set else str(run)] = found.result
+        print(success_table(results))
+        for found in evaluated:
             print(found.path)
+
+    def _data_sets(self, run: Path) -> tuple[str, ...]:
+        """The names of those to evaluate; one that is empty where the run, or the file that was given, decides."""
+        from alewm.training.checkpoint import read_description
+        from alewm.training.run import latest_checkpoint
+
+        known = read_description(latest_checkpoint(run)).config.data_sets
+        if self.task is not None or self.data is not None or len(known) == 1:
+            return (self.task or "",)
+        return tuple(known)

@@ -87,6 +87,7 @@ class Experiment:
         from alewm.experiments.framework.execution import execute
         from alewm.experiments.framework.output import write_outcome
         from alewm.experiments.framework.plan import planned
+        from alewm.experiments.framework.smoke_data import record_smoke_data
         from alewm.reports.experiments import write_experiments_report
         from alewm.runs.provenance import provenance
 
@@ -98,7 +99,8 @@ class Experiment:
                 print(line)
             return
         device, jobs = find_device(self.device), num_processes(self.jobs)
-        self._record_smoke_data(library)
+        if self.scale == "smoke":
+            record_smoke_data(library, experiment.data_sets)
         executor = self._cluster() if self.ray else None
         outcome = execute(experiment, library, jobs=jobs, device=device, executor=executor)
         out = self.runs / "experiments" / f"{experiment.name}-{choice.scale.folder}"
@@ -155,12 +157,3 @@ class Experiment:
         if self.scale == "smoke":
             return Library(self.runs / "smoke", self.runs / "smoke" / "data")
         return Library(self.runs, self.data)
-
-    def _record_smoke_data(self, library: "Library") -> None:
-        if self.scale != "smoke":
-            return
-        from alewm.experiments.collection import collect_task
-        from alewm.experiments.presets import preset
-
-        size = preset("two-room-tiny").model.encoder.image_size
-        collect_task("two-room", library.data_path("two-room"), num_episodes=20, seed=0, image_size=size, jobs=1)

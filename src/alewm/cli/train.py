@@ -1,4 +1,4 @@
-"""`alewm train`: a preset on a data file, as a run folder that continues when the command is repeated."""
+"""`alewm train`: a preset on a data file or several, as a run folder that continues when the command is repeated."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,8 +24,9 @@ class Train:
 
     preset: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="PRESET")] = None
     """A complete configuration by name, for example two-room-tiny or two-room-192; --list shows all."""
-    data: Path | None = None
-    """The episode file, from `alewm collect` or published with the same columns."""
+    data: Annotated[tuple[Path, ...], tyro.conf.UseAppendAction] = ()
+    """The episode file, from `alewm collect` or published with the same columns. Given several times, one model learns
+    from all files: each has an equal share of every batch, and keeps its own splits and action statistics."""
     out: Path | None = None
     """The run folder; if not given, runs/PRESET-SEED."""
     seed: int | None = None
@@ -73,7 +74,7 @@ class Train:
         if self.preset is None:
             raise InputError("Name a preset: alewm train PRESET --data FILE. `alewm train --list` shows all.")
         config = self._configured(preset(self.preset))
-        if self.data is None:
+        if not self.data:
             raise InputError(f"--data FILE is needed: the episodes of {config.task!r} to learn from.")
 
         from alewm.devices import find_device

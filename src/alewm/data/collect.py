@@ -13,9 +13,8 @@ import numpy as np
 import torch
 
 from alewm.data.codec import Compression
-from alewm.data.episodes import EncodedEpisode, encode_episode
 from alewm.data.store import EpisodeStore
-from alewm.data.writer import StoreWriter, journal_path
+from alewm.data.writer import StoreWriter, journal_path, make_record
 from alewm.errors import InputError
 from alewm.workers import follow_parent
 
@@ -86,9 +85,8 @@ def collect(
         remaining = range(writer.num_episodes, num_episodes)
         tasks = [remaining[i : i + episodes_per_task] for i in range(0, len(remaining), episodes_per_task)]
         num_new_rows = 0
-        for episode in _encoded_episodes(source, seed, tasks, compression, min(num_workers, max(1, len(tasks)))):
-            writer.append_encoded(episode)
-            num_new_rows += episode.num_rows
+        for record in _records(source, seed, tasks, compression, min(num_workers, max(1, len(tasks)))):
+            num_new_rows += writer.append_record(record)
             if on_progress is not None:
                 on_progress(CollectionProgress(writer.num_episodes, num_episodes, num_new_rows))
     return path
@@ -124,23 +122,23 @@ def _check_complete(path: Path, described: Mapping[str, Any]) -> None:
         raise InputError(f"{path} exists already, with {', '.join(wrong)}. Delete it or write to another path.")
 
 
-def _encoded_episodes(
+def _records(
     source: EpisodeSource, seed: int, tasks: Sequence[Sequence[int]], compression: Compression, num_workers: int
-) -> Iterator[EncodedEpisode]:
+) -> Iterator[bytes]:
     if num_workers == 1:
         for task in tasks:
-            yield from _encode_task(source, seed, task, compression)
+            yield from _records_of_task(source, seed, task, compression)
         return
     # Spawned, because forking a process that has threads (torch has) may deadlock.
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(num_workers, mp_context=context, initializer=_begin_worker) as pool:
-        pending: deque[Future[list[EncodedEpisode]]] = deque()
+        pending: deque[Future[list[bytes]]] = deque()
         waiting = deque(tasks)
         try:
             while waiting or pending:
                 # Two tasks per worker in flight keep all of them busy; more would only fill memory.
                 while waiting and len(pending) < 2 * num_workers:
-                    pending.append(pool.submit(_encode_task_list, source, seed, waiting.popleft(), compression))
+                    pending.append(pool.submit(_list_records_of_task, source, seed, waiting.popleft(), compression))
                 yield from pending.popleft().result()
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
@@ -153,18 +151,18 @@ def _begin_worker() -> None:
     os.environ.setdefault("LP_NUM_THREADS", "1")
 
 
-def _encode_task(
+def _records_of_task(
     source: EpisodeSource, seed: int, episodes: Sequence[int], compression: Compression
-) -> Iterator[EncodedEpisode]:
+) -> Iterator[bytes]:
     num_made = 0
     for episode in source(seed, episodes):
         num_made += 1
-        yield encode_episode(episode, compression)
+        yield make_record(episode, compression)
     if num_made != len(episodes):
         raise InputError(f"The episode source made {num_made} episodes when asked for {len(episodes)}.")
 
 
-def _encode_task_list(
+def _list_records_of_task(
     source: EpisodeSource, seed: int, episodes: Sequence[int], compression: Compression
-) -> list[EncodedEpisode]:
-    return list(_encode_task(source, seed, episodes, compression))
+) -> list[bytes]:
+    return list(_records_of_task(source, seed, episodes, compression))

@@ -2,7 +2,7 @@
 
 import json
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import Any
@@ -24,7 +24,23 @@ class EncodedFrames:
     shape: tuple[int, ...]
     """(Y, X, 3) of one frame."""
 
-    streams: tuple[bytes, ...]
+    data: bytes | memoryview
+    """The streams, one after the other."""
+
+    sizes: np.ndarray
+    """Bytes of each stream, int64 [rows]."""
+
+    checksums: np.ndarray
+    """CRC-32 of each stream, uint32 [rows]."""
+
+    def streams(self) -> Iterator[memoryview]:
+        """Each stream, in place."""
+        return _cut(self.data, self.sizes)
+
+
+def _cut(data: bytes | memoryview, sizes: np.ndarray) -> Iterator[memoryview]:
+    view = memoryview(data)
+    return (view[start:end] for start, end in pairwise(accumulate(sizes.tolist(), initial=0)))
 
 
 @dataclass(frozen=True)
@@ -59,8 +75,8 @@ def encode_episode(
         if name in columns or name in frames:
             raise InputError(f"Two columns of the episode would both be stored as {name!r}; rename one of them.")
         if _holds_frames(values):
-            streams = tuple(compression.compress(np.ascontiguousarray(frame).data) for frame in values)
-            frames[name] = EncodedFrames(values.shape[1:], streams)
+            data, sizes = compression.compress_frames(values)
+            frames[name] = EncodedFrames(values.shape[1:], data, sizes, _crc32_of(_cut(data, sizes), len(sizes)))
         else:
             columns[name] = np.ascontiguousarray(values)
     _check(columns, frames)
@@ -93,49 +109,56 @@ def _check(columns: Mapping[str, np.ndarray], frames: Mapping[str, EncodedFrames
                 f"Column {name!r} has shape {values.shape}; {num_rows} rows were expected, as in 'action'."
             )
     for name, images in frames.items():
-        if len(images.streams) != num_rows:
-            raise InputError(
-                f"Column {name!r} has {len(images.streams)} rows; {num_rows} were expected, as in 'action'."
-            )
+        if len(images.sizes) != num_rows:
+            raise InputError(f"Column {name!r} has {len(images.sizes)} rows; {num_rows} were expected, as in 'action'.")
 
 
 def _described(columns: Mapping[str, np.ndarray], frames: Mapping[str, EncodedFrames]) -> str:
     parts = [f"{name} {values.dtype}{list(values.shape)}" for name, values in columns.items()]
-    parts += [f"{name} uint8{[len(images.streams), *images.shape]}" for name, images in frames.items()]
+    parts += [f"{name} uint8{[len(images.sizes), *images.shape]}" for name, images in frames.items()]
     return ", ".join(parts) or "no column"
 
 
-def crc32_of(streams: Sequence[bytes]) -> np.ndarray:
-    """CRC-32 of each stream, uint32."""
-    return np.fromiter((zlib.crc32(stream) for stream in streams), dtype=np.uint32, count=len(streams))
+def _crc32_of(streams: Iterator[memoryview], count: int) -> np.ndarray:
+    return np.fromiter((zlib.crc32(stream) for stream in streams), dtype=np.uint32, count=count)
+
+
+RECORD_VERSION = 2
+"""Raised whenever `to_bytes` writes what an older `from_bytes` misreads."""
 
 
 def to_bytes(episode: EncodedEpisode) -> bytes:
     """`episode` as one record: the length of a JSON header, the header, then the data it describes."""
     header: dict[str, Any] = {
         "columns": [[name, values.dtype.str, list(values.shape)] for name, values in episode.columns.items()],
-        "frames": [[name, list(f.shape), [len(s) for s in f.streams]] for name, f in episode.frames.items()],
+        "frames": [[name, list(f.shape), len(f.sizes)] for name, f in episode.frames.items()],
     }
     text = json.dumps(header, separators=(",", ":")).encode()
-    parts = [len(text).to_bytes(4, "little"), text]
+    parts: list[bytes | memoryview] = [len(text).to_bytes(4, "little"), text]
     parts += [values.tobytes() for values in episode.columns.values()]
-    parts += [stream for frames in episode.frames.values() for stream in frames.streams]
+    for frames in episode.frames.values():
+        parts += [frames.sizes.astype("<i8").tobytes(), frames.checksums.astype("<u4").tobytes(), frames.data]
     return b"".join(parts)
 
 
-def from_bytes(record: bytes) -> EncodedEpisode:
-    """The episode that `to_bytes` wrote."""
-    position = 4 + int.from_bytes(record[:4], "little")
-    header = json.loads(record[4:position])
-    columns = {}
-    for name, dtype, shape in header["columns"]:
-        count = int(np.prod(shape))
+def from_bytes(record: bytes | memoryview) -> EncodedEpisode:
+    """The episode that `to_bytes` wrote; its frames stay in `record`."""
+    view = memoryview(record)
+    position = 4 + int.from_bytes(view[:4], "little")
+    header = json.loads(bytes(view[4:position]))
+
+    def take(dtype: str, shape: Sequence[int]) -> np.ndarray:
+        nonlocal position
         # A copy, because a view would keep the whole record, frames included, alive.
-        columns[name] = np.frombuffer(record, dtype, count, position).reshape(shape).copy()
-        position += columns[name].nbytes
+        values = np.frombuffer(view, dtype, int(np.prod(shape)), position).reshape(shape).copy()
+        position += values.nbytes
+        return values
+
+    columns = {name: take(dtype, shape) for name, dtype, shape in header["columns"]}
     frames = {}
-    for name, shape, sizes in header["frames"]:
-        bounds = list(accumulate(sizes, initial=position))
-        frames[name] = EncodedFrames(tuple(shape), tuple(record[a:b] for a, b in pairwise(bounds)))
-        position = bounds[-1]
+    for name, shape, count in header["frames"]:
+        sizes, checksums = take("<i8", [count]), take("<u4", [count])
+        end = position + int(sizes.sum())
+        frames[name] = EncodedFrames(tuple(shape), view[position:end], sizes, checksums)
+        position = end
     return EncodedEpisode(columns, frames)

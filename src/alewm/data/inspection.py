@@ -51,6 +51,8 @@ def describe_episodes(store: EpisodeStore) -> str:
         f"fingerprint {store.fingerprint}",
     ]
     lines += [f"{name}: {value}" for name, value in sorted(store.attributes.items())]
+    if store.encoder is not None:
+        lines.append(f"frames compressed by {store.encoder}")
     families = find_families(store)
     if families is not None:
         lines.append(f"{families.count} families of copies, {families.origin}")

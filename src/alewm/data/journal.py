@@ -17,6 +17,16 @@ from alewm.errors import InputError
 _PREFIX_BYTES = 12  # length (8) and CRC-32 (4), little endian
 
 
+def sealed(record: bytes) -> bytes:
+    """`record` behind its length and CRC-32, as the journal holds it."""
+    return len(record).to_bytes(8, "little") + zlib.crc32(record).to_bytes(4, "little") + record
+
+
+def unsealed(record: bytes) -> memoryview:
+    """What `sealed` was given, in place; it is not checked."""
+    return memoryview(record)[_PREFIX_BYTES:]
+
+
 class Journal:
     """The records of one unfinished file, the first being a description that must match on every resume."""
 
@@ -44,7 +54,10 @@ class Journal:
 
     def append(self, record: bytes) -> None:
         """Write `record` behind the last complete one."""
-        self._file.write(len(record).to_bytes(8, "little") + zlib.crc32(record).to_bytes(4, "little"))
+        self.append_sealed(sealed(record))
+
+    def append_sealed(self, record: bytes) -> None:
+        """Write a record that `sealed` was given, in another process for instance."""
         self._file.write(record)
         # Handed to the operating system: a killed process loses nothing that was appended.
         self._file.flush()

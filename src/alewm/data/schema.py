@@ -28,6 +28,9 @@ VERSION_ATTRIBUTE = "alewm_file_version"
 ATTRIBUTES_ATTRIBUTE = "alewm_attributes"
 """JSON object in the file's root attributes: task, seed and whatever else the collector recorded."""
 
+ENCODER_ATTRIBUTE = "alewm_encoder"
+"""Text in the file's root attributes: what made the compressed streams. It changes no frame and no fingerprint."""
+
 PIXELS = "pixels"
 ACTION = "action"
 STEP = "step_idx"

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
@@ -27,6 +28,7 @@ from alewm.errors import InputError, unknown_name
 __all__ = ["EpisodeStore", "StoreWriter"]
 
 _NUM_SAMPLED_FRAMES = 32
+_EPISODES_PER_READ = 256
 
 
 class EpisodeStore:
@@ -105,6 +107,12 @@ class EpisodeStore:
         text = self._file.attrs.get(schema.ATTRIBUTES_ATTRIBUTE)
         return {} if text is None else json.loads(text)
 
+    @property
+    def encoder(self) -> str | None:
+        """What compressed the frames, for files that say it."""
+        text = self._file.attrs.get(schema.ENCODER_ATTRIBUTE)
+        return None if text is None else str(text)
+
     def column(self, name: str) -> np.ndarray:
         """The whole column `name`, which must not be frames: `[N, ...]`."""
         if name == schema.ACTION:
@@ -143,6 +151,17 @@ class EpisodeStore:
         rows = self.rows_of(episode)
         others = [name for name in self.column_names if name not in (schema.PIXELS, schema.ACTION)]
         return {schema.ACTION: self.actions[rows], **{name: self._datasets[name][rows] for name in others}}
+
+    def all_episode_columns(self) -> Iterator[dict[str, np.ndarray]]:
+        """The `episode_columns` of every episode in order; hundreds are read at once, since each read takes long."""
+        others = [name for name in self.column_names if name not in (schema.PIXELS, schema.ACTION)]
+        for first in range(0, self.num_episodes, _EPISODES_PER_READ):
+            parts = [self.rows_of(e) for e in range(first, min(first + _EPISODES_PER_READ, self.num_episodes))]
+            rows = slice(parts[0].start, parts[-1].stop)  # episodes follow each other: the index was checked for it
+            block = {schema.ACTION: self.actions[rows], **{name: self._datasets[name][rows] for name in others}}
+            for part in parts:
+                here = slice(part.start - rows.start, part.stop - rows.start)
+                yield {name: values[here] for name, values in block.items()}
 
     def frame_checksums(self) -> np.ndarray | None:
         """CRC-32 of every compressed frame, for files that have them."""

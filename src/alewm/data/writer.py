@@ -12,8 +12,8 @@ import numpy as np
 
 from alewm.data import schema
 from alewm.data.codec import Compression
-from alewm.data.episodes import EncodedEpisode, crc32_of, encode_episode, from_bytes, to_bytes
-from alewm.data.journal import Journal
+from alewm.data.episodes import RECORD_VERSION, EncodedEpisode, encode_episode, from_bytes, to_bytes
+from alewm.data.journal import Journal, sealed, unsealed
 from alewm.errors import InputError
 
 # Version 1.10 of the format has a compact chunk index (25 bytes per frame instead of 60) and opens everywhere today.
@@ -24,6 +24,17 @@ _ROWS_PER_CHUNK = 1000
 def journal_path(path: Path) -> Path:
     """Where the finished episodes of the unfinished file `path` are kept."""
     return path.with_name(path.name + ".journal")
+
+
+def make_record(
+    episode: Mapping[str, np.ndarray],
+    compression: Compression = Compression(),  # noqa: B008 (frozen)
+) -> bytes:
+    """An episode given as arrays `[rows, ...]`, checked and compressed, as `StoreWriter.append_record` takes it.
+
+    All that takes time is done here, so that other processes can do it; only compressed bytes travel.
+    """
+    return sealed(to_bytes(encode_episode(episode, compression)))
 
 
 class StoreWriter:
@@ -55,7 +66,12 @@ class StoreWriter:
         self._partial = self.path.with_name(self.path.name + ".partial")
         self._journal = Journal(
             journal_path(self.path),
-            {"file_version": schema.FILE_VERSION, "attributes": self.attributes, **compression.identity()},
+            {
+                "file_version": schema.FILE_VERSION,
+                "record_version": RECORD_VERSION,
+                "attributes": self.attributes,
+                **compression.identity(),
+            },
         )
         self._lengths: list[int] = []
         self._num_rows = 0
@@ -72,13 +88,15 @@ class StoreWriter:
 
     def append(self, episode: Mapping[str, np.ndarray]) -> None:
         """Add one episode given as arrays `[rows, ...]`."""
-        self.append_encoded(encode_episode(episode, self.compression))
+        self.append_record(make_record(episode, self.compression))
 
-    def append_encoded(self, episode: EncodedEpisode) -> None:
-        """Add one episode that was compressed elsewhere, in another process for instance."""
+    def append_record(self, record: bytes) -> int:
+        """Add one episode that `make_record` was given, in another process for instance; returns its rows."""
+        episode = from_bytes(unsealed(record))
         self._check_layout(episode)
-        self._journal.append(to_bytes(episode))
+        self._journal.append_sealed(record)
         self._write(episode)
+        return episode.num_rows
 
     def complete(self) -> Path:
         """Finish the file, give it its name and return that."""
@@ -93,6 +111,7 @@ class StoreWriter:
         self._write_column(schema.LENGTH, lengths.astype(np.int32))
         self._write_column(schema.OFFSET, offsets.astype(np.int64))
         self._file.attrs[schema.VERSION_ATTRIBUTE] = schema.FILE_VERSION
+        self._file.attrs[schema.ENCODER_ATTRIBUTE] = self.compression.encoder_in_words
         self._file.attrs[schema.ATTRIBUTES_ATTRIBUTE] = json.dumps(self.attributes, sort_keys=True)
         self._file.close()
         os.replace(self._partial, self.path)  # noqa: PTH105 (one step, unlike Path.rename on every system)
@@ -136,9 +155,10 @@ class StoreWriter:
         for name, frames in episode.frames.items():
             dataset = self._file[name]
             dataset.resize(start + episode.num_rows, axis=0)
-            for row, stream in enumerate(frames.streams, start):
-                dataset.id.write_direct_chunk((row, 0, 0, 0), stream)
-            self._columns.setdefault(schema.checksum_column(name), []).append(crc32_of(frames.streams))
+            write = dataset.id.write_direct_chunk
+            for row, stream in enumerate(frames.streams(), start):
+                write((row, 0, 0, 0), stream)
+            self._columns.setdefault(schema.checksum_column(name), []).append(frames.checksums)
         for name, values in episode.columns.items():
             self._columns.setdefault(name, []).append(values)
         self._lengths.append(episode.num_rows)

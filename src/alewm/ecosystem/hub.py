@@ -9,12 +9,12 @@ from typing import Any
 
 import torch
 
-from alewm.data.normalize import ActionStatistics
 from alewm.ecosystem.pretrained import SharedRun, WeightType, check_new, save_pretrained
 from alewm.errors import InputError
 from alewm.model.world_model import WorldModel
 from alewm.planning.planner import Planner, PlanningConfig
 from alewm.training.checkpoint import Description, load_world_model
+from alewm.training.data_sets import data_set_of
 from alewm.training.run import latest_checkpoint
 
 try:
@@ -45,9 +45,11 @@ class PretrainedRun(ModelHubMixin):
         """Its configuration, its task, its action statistics and the fingerprint of its data."""
         return self._loaded[1]
 
-    def planner(self, config: PlanningConfig | None = None, device: torch.device | None = None) -> Planner:
-        """A planner from two images to actions in the environment's units."""
-        statistics = ActionStatistics.from_dict(self.description.extras["action_statistics"])
+    def planner(
+        self, config: PlanningConfig | None = None, device: torch.device | None = None, data_set: str = ""
+    ) -> Planner:
+        """A planner from two images to actions in the units of the environment of `data_set`, if there are several."""
+        statistics = data_set_of(self.description, data_set).statistics
         model = self.model if device is None else self.model.to(device)
         return Planner(model, statistics.mean, statistics.std, config)
 

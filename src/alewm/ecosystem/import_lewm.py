@@ -21,9 +21,8 @@ from alewm.model.world_model import WorldModel, WorldModelConfig, build_world_mo
 from alewm.runs.folder import RunFolder
 from alewm.training.checkpoint import Description, save_weights
 from alewm.training.config import RunConfig
-from alewm.training.data import FRAME_SKIP
+from alewm.training.data import FRAME_SKIP, SPLITS
 from alewm.training.losses import ObjectiveConfig
-from alewm.training.run import SPLITS
 
 
 @dataclass(frozen=True)

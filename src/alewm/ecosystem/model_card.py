@@ -5,6 +5,7 @@ from typing import Any
 
 from alewm.model.world_model import WorldModel
 from alewm.training.checkpoint import Description
+from alewm.training.data_sets import DATA_SETS
 
 _LOADING = """\
 ```python
@@ -18,11 +19,19 @@ actions = planner(image_now, image_of_the_goal)  # uint8 [Y, X, 3] each
 
 
 def model_card(
-    name: str, description: Description, model: WorldModel, result: Mapping[str, Any], provenance: Mapping[str, Any]
+    name: str,
+    description: Description,
+    model: WorldModel,
+    result: Mapping[str, Any],
+    provenance: Mapping[str, Any],
+    results_apart: Mapping[str, Mapping[str, Any]],
 ) -> str:
-    """Markdown with the Hub's front matter; every number in it comes from the run's own files."""
+    """Markdown with the Hub's front matter; every number in it comes from the run's own files.
+
+    `results_apart` are the results of each data set, of a run that learned from several; then `result` has none.
+    """
     config, extras = description.config, description.extras
-    data: dict[str, Any] = extras.get("data", {})
+    files = {each: values["data"] for each, values in extras.get(DATA_SETS, {}).items()} or {"": extras.get("data", {})}
     capacities = ", ".join(map(str, config.model.capacities))
     facts = [
         ("task", config.task),
@@ -34,8 +43,8 @@ def model_card(
         ("weights stored as", extras.get("weights", "float32")),
         ("updates", f"{description.step:,}"),
         ("imported from", _origin(extras)),
-        ("data fingerprint", data.get("fingerprint")),
-        ("data made with", _code(data.get("made_with"))),
+        *((_of("data fingerprint", each), data.get("fingerprint")) for each, data in files.items()),
+        *((_of("data made with", each), _code(data.get("made_with"))) for each, data in files.items()),
         ("trained with", _code(provenance.get("command"))),
         ("commit", provenance.get("commit")),
     ]
@@ -45,10 +54,11 @@ def model_card(
         "A latent world model that plans from pixels, made with `alewm`.\n",
         _table(("", ""), [(label, value) for label, value in facts if value is not None]),
         "## Success\n",
-        _success(result, extras),
+        *(f"### {each}\n\n{_success(found, extras)}" for each, found in results_apart.items()),
+        *([] if results_apart else [_success(result, extras)]),
         "## Use\n",
         _LOADING.format(name=name),
-        _evaluation(name, data),
+        *(_evaluation(name, data) for data in files.values()),
     ]
     return "\n".join(parts)
 
@@ -92,6 +102,10 @@ def _evaluation(name: str, data: Mapping[str, Any]) -> str:
         f"This folder is a run folder: `alewm evaluate {name} --data {path}` repeats the evaluation and `alewm report "
         f"{name}` draws it. The data file is not included; it is {'made by ' if 'made_with' in data else ''}{made}.\n"
     )
+
+
+def _of(label: str, data_set: str) -> str:
+    return f"{label}, {data_set}" if data_set else label
 
 
 def _table(head: tuple[str, ...], rows: Iterable[tuple[Any, ...]]) -> str:

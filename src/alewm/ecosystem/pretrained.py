@@ -1,6 +1,6 @@
 """A run folder reduced to what others need: weights, settings, results and a card; it is still a run folder.
 
-    config.json  provenance.json  result.json  splits.json    as in the run, without this machine's paths
+    config.json  provenance.json  result.json  splits*.json   as in the run, without this machine's paths
     metrics.jsonl  episodes.jsonl                             where the run has them
     checkpoints/step-<n>/model.safetensors                    the newest weights
     checkpoints/step-<n>/checkpoint.json                      architecture, action statistics, data fingerprint
@@ -20,16 +20,18 @@ import torch
 
 from alewm.ecosystem.model_card import model_card
 from alewm.errors import InputError
+from alewm.evaluation.settings import EVALUATIONS
 from alewm.model.world_model import WorldModel
 from alewm.runs.files import read_json, write_json, write_text
 from alewm.shapes import Tensor
 from alewm.training.checkpoint import Description, load_world_model, save_weights
-from alewm.training.run import SPLITS, latest_checkpoint
+from alewm.training.data_sets import DATA_SETS
+from alewm.training.run import latest_checkpoint
 
 WeightType = Literal["float32", "bfloat16"]
 """How matrices are stored; vectors (norms, biases, running moments) always stay float32."""
 
-_COPIED = (SPLITS, "metrics.jsonl", "episodes.jsonl")
+_COPIED = ("splits*.json", "metrics.jsonl", "episodes.jsonl")
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,8 @@ class SharedRun:
     """What is known about them, without this machine's paths."""
     result: dict[str, Any]
     """The content of result.json."""
+    results_apart: dict[str, dict[str, Any]]
+    """What was reached on each data set, of a run that learned from several."""
     provenance: dict[str, Any]
     """The content of provenance.json, without this machine's paths."""
 
@@ -54,17 +58,25 @@ class SharedRun:
         extras = {**description.extras, "weights": weights}
         if "data" in extras:
             extras["data"] = _without_folder(extras["data"])
+        apart = {
+            name: each | {"data": _without_folder(each["data"])} for name, each in extras.get(DATA_SETS, {}).items()
+        }
+        if apart:
+            extras[DATA_SETS] = apart
         provenance, result = _content(run / "provenance.json"), _content(run / "result.json")
+        results = {name: _content(run / EVALUATIONS / name / "result.json") for name in apart}
         if isinstance(provenance.get("data"), dict):
-            provenance["data"] = _without_folder(provenance["data"])
-        for made in (provenance, result.get("made_with", {})):
+            data = provenance["data"]
+            is_mixed = data.keys() == apart.keys()
+            provenance["data"] = {n: _without_folder(d) for n, d in data.items()} if is_mixed else _without_folder(data)
+        for made in (provenance, *(each.get("made_with", {}) for each in (result, *results.values()))):
             if "command" in made:
                 made["command"] = _without_folders(made["command"])
-        return cls(model, replace(description, source_state={}, extras=extras), result, provenance)
+        return cls(model, replace(description, source_state={}, extras=extras), result, results, provenance)
 
     def card(self, name: str) -> str:
         """The model card."""
-        return model_card(name, self.description, self.model, self.result, self.provenance)
+        return model_card(name, self.description, self.model, self.result, self.provenance, self.results_apart)
 
 
 def save_pretrained(run: Path, out: Path, weights: WeightType = "float32") -> Path:
@@ -73,9 +85,8 @@ def save_pretrained(run: Path, out: Path, weights: WeightType = "float32") -> Pa
     shared = SharedRun.of(run, weights)
     out.mkdir(parents=True, exist_ok=True)
     save_weights(out / "checkpoints", shared.description, _stored(shared.model.state_dict(), weights))
-    for name in _COPIED:
-        if (run / name).is_file():
-            shutil.copyfile(run / name, out / name)
+    for path in (path for pattern in _COPIED for path in sorted(run.glob(pattern))):
+        shutil.copyfile(path, out / path.name)
     write_json(out / "result.json", shared.result)
     write_json(out / "provenance.json", shared.provenance)
     write_text(out / "README.md", shared.card(out.resolve().name))

@@ -31,6 +31,7 @@ from alewm.planning.objective import GoalCost, compared_width, prefix_distance
 from alewm.planning.rollout import sliced_roll_out
 from alewm.shapes import Float, Tensor
 from alewm.training.checkpoint import Description
+from alewm.training.data_sets import data_set_of
 
 Info = MutableMapping[str, Any]
 """What solver and model pass to each other."""
@@ -191,9 +192,9 @@ class ActionScaler:
         self.statistics = statistics
 
     @classmethod
-    def of(cls, description: Description) -> "ActionScaler":
-        """The scaler that travels in a checkpoint."""
-        return cls(ActionStatistics.from_dict(description.extras["action_statistics"]))
+    def of(cls, description: Description, data_set: str = "") -> "ActionScaler":
+        """The scaler that travels in a checkpoint, of one of its data sets if there are several."""
+        return cls(data_set_of(description, data_set).statistics)
 
     def transform(self, actions: np.ndarray) -> np.ndarray:
         """Z-scores of actions [..., A]."""

@@ -9,7 +9,6 @@ from typing import Any
 
 import torch
 
-from alewm.data.normalize import ActionStatistics
 from alewm.data.pairs import EvaluationPair, draw_pairs, load_or_draw_pairs
 from alewm.data.splits import MIN_HELD_OUT_LENGTH, NUM_TEST, Splits, load_or_make_splits
 from alewm.data.store import EpisodeStore
@@ -30,7 +29,8 @@ from alewm.runs.files import read_json, write_json
 from alewm.runs.folder import RunFolder
 from alewm.runs.provenance import provenance
 from alewm.training.checkpoint import Description, load_world_model
-from alewm.training.run import SPLITS, latest_checkpoint
+from alewm.training.data_sets import DataSet, data_set_of, data_sets_of
+from alewm.training.run import latest_checkpoint
 
 EPISODES_PER_BATCH = {"cpu": 16, "cuda": 64, "mps": 64}
 """Episodes searched at once: what a processor's memory and caches hold, and what fills a GPU."""
@@ -62,19 +62,24 @@ def evaluate_run(
 ) -> EvaluatedRun:
     """Success of the newest checkpoint of `run`, written to result.json, episodes.jsonl, actions and animations/.
 
-    The data file is the one the run was trained on, at `data_path` if it has moved. Results of other settings are
+    The data file is the one the run was trained on, at `data_path` if it has moved. Of a run that learned from several
+    data sets, `settings.data_set` or the file at `data_path` says which one is meant. Results of other settings are
     never replaced: they get a folder of their own (`settings.results_folder`). Those of these very settings are made
     anew.
     """
     checkpoint = latest_checkpoint(run)
     model, description = load_world_model(checkpoint, device)
-    task = get_task(description.config.task)
+    settings = replace(settings, data_set=_chosen_set(run, description, settings.data_set, data_path))
+    learned = data_set_of(description, settings.data_set)
+    if "fingerprint" not in learned.data:
+        raise InputError("The checkpoint does not say which data it learned from; it was not written by `alewm train`.")
+    task = get_task(learned.task)
     is_finished = "training" in _known(run / "result.json")
     folder = out or results_folder(run, settings, description.step, is_finished=is_finished)
     evaluated = {
         **settings.identity(),
         "checkpoint": checkpoint.name,
-        "fingerprint": _data_of(description)["fingerprint"],
+        "fingerprint": learned.data["fingerprint"],
     }
     known = check_same_settings(folder / "result.json", evaluated)
     # A folder of its own is a run folder too, so that a report can be made of it; another's is refused.
@@ -86,12 +91,11 @@ def evaluate_run(
         print(f"{run} has not finished training: update {description.step} is evaluated.", file=sys.stderr)
     if "imported_from" in description.extras and not is_silent:
         print(f"{run} was imported: its weights may have been trained on the episodes held out here.", file=sys.stderr)
-    statistics = ActionStatistics.from_dict(description.extras["action_statistics"])
     batch = EPISODES_PER_BATCH[device.type]
     planning = replace(settings.planning, episodes_per_batch=batch)
     search = choose_search(model, device, reference=settings.reference_search)
-    planner = Planner(model, statistics.mean, statistics.std, planning, inner_loop=search.inner_loop)
-    pairs = _pairs(run, task, description, settings, data_path)
+    planner = Planner(model, learned.statistics.mean, learned.statistics.std, planning, inner_loop=search.inner_loop)
+    pairs = _pairs(run, task, learned, settings, data_path)
     image_size = description.config.model.encoder.image_size
     envs = task.make_vector_env(len(pairs), simulation_device(device), image_size)
     with _progress(planner, run, len(pairs), settings.budget) if not is_silent else nullcontext():
@@ -129,11 +133,20 @@ def _known(path: Path) -> dict[str, Any]:
     return read_json(path) if path.exists() else {}
 
 
-def _data_of(description: Description) -> dict[str, Any]:
-    data: dict[str, Any] = description.extras.get("data", {})
-    if "fingerprint" not in data or "action_statistics" not in description.extras:
-        raise InputError("The checkpoint does not say which data it learned from; it was not written by `alewm train`.")
-    return data
+def _chosen_set(run: Path, description: Description, asked: str, data_path: Path | None) -> str:
+    """The data set that is meant; empty where the run has only one, which needs no name."""
+    known = data_sets_of(description)
+    if not asked and data_path is not None and len(known) > 1:
+        with EpisodeStore.open(data_path) as store:
+            asked = next((name for name, each in known.items() if each.data["fingerprint"] == store.fingerprint), "")
+            if not asked:
+                found = ", ".join(f"{name} {each.data['fingerprint']}" for name, each in known.items())
+                raise InputError(
+                    f"{run} was trained on data with the fingerprints {found}, but {data_path} has "
+                    f"{store.fingerprint}. Give one of the run's own data files, or --task alone."
+                )
+    data_set_of(description, asked)
+    return asked if len(known) > 1 else ""
 
 
 def _how_to_make(data: dict[str, Any]) -> str:
@@ -141,10 +154,8 @@ def _how_to_make(data: dict[str, Any]) -> str:
     return f", or make it again: {data['made_with']}" if "made_with" in data else ""
 
 
-def _pairs(
-    run: Path, task: Task, description: Description, settings: EvaluationSettings, data_path: Path | None
-) -> GoalPairs:
-    data = _data_of(description)
+def _pairs(run: Path, task: Task, learned: DataSet, settings: EvaluationSettings, data_path: Path | None) -> GoalPairs:
+    data = learned.data
     if data_path is None and data["path"] is None:
         raise InputError(f"{run} was imported without a data file. Say with --data which episodes to evaluate it on.")
     path = data_path or Path(data["path"])
@@ -159,7 +170,7 @@ def _pairs(
                 f"{store.fingerprint}: what is held out there may have been trained on. Give the run's own data file"
                 f"{_how_to_make(data)}."
             )
-        splits = Splits.load(run / SPLITS) if data["fingerprint"] is not None else load_or_make_splits(store)
+        splits = Splits.load(run / learned.splits) if data["fingerprint"] is not None else load_or_make_splits(store)
         stored = _stored_pairs(store, splits, settings)
         if settings.num_episodes is not None and settings.num_episodes > len(stored):
             raise InputError(

@@ -12,6 +12,9 @@ from alewm.runs.files import read_json
 
 Split = Literal["train", "validation", "test"]
 
+EVALUATIONS = "evaluations"
+"""The folder below a run's for results of other than the default settings."""
+
 
 @dataclass(frozen=True)
 class EvaluationSettings:
@@ -27,6 +30,8 @@ class EvaluationSettings:
     """The planner."""
     reference_search: bool = False
     """Search as it is written, in float32, also where a faster search could run."""
+    data_set: str = ""
+    """Whose pairs, of a run that learned from several data sets; empty for a run of one."""
 
     def __post_init__(self) -> None:
         if self.num_episodes is not None and self.num_episodes < 1:
@@ -36,6 +41,8 @@ class EvaluationSettings:
         """All that can change an outcome, as plain JSON values."""
         values = to_dict(self)
         del values["planning"]["episodes_per_batch"]  # bounds memory; changes nothing but rounding
+        if not self.data_set:
+            del values["data_set"]
         return values
 
     def name(self) -> str:
@@ -43,6 +50,7 @@ class EvaluationSettings:
         usual, planning = EvaluationSettings(), self.planning
         cem, usual_cem = planning.cem, usual.planning.cem
         parts = {
+            self.data_set: self.data_set != usual.data_set,
             self.split: self.split != usual.split,
             f"{self.num_episodes}-episodes": self.num_episodes is not None,
             f"budget-{self.budget}": self.budget != usual.budget,
@@ -62,7 +70,7 @@ def results_folder(run: Path, settings: EvaluationSettings, step: int, *, is_fin
     """Where results belong: the default settings of a finished run in the run's folder, others below `evaluations/`."""
     parts = [settings.name(), "" if is_finished else f"step-{step:08d}"]
     name = "_".join(part for part in parts if part)
-    return run / "evaluations" / name if name else run
+    return run / EVALUATIONS / name if name else run
 
 
 def check_same_settings(result_path: Path, asked: dict[str, Any]) -> dict[str, Any]:

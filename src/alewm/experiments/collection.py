@@ -1,5 +1,6 @@
 """Recording a task's episodes into a file, with a bar for whoever waits."""
 
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -31,6 +32,9 @@ def collect_task(
     if seed < 0 or num_episodes < 1:
         raise InputError(f"Expected a seed of 0 or more and 1 episode or more, got {seed} and {num_episodes}.")
     compression.check_installed()
+    if task.drawing_is_slow:
+        # Rendered scenes have texture, which zlib makes smaller than our encoder does, and drawing them takes longer.
+        compression = replace(compression, encoder="zlib")
     source = task.episode_source(image_size, behaviour)
     attributes: dict[str, str | int] = {"task": task.name, "image_size": image_size or task.image_size}
     if len(task.behaviours) > 1:

@@ -36,8 +36,7 @@ def measure(store: EpisodeStore, task: Task) -> dict[str, Figure]:
     has_states = set(task.state_columns) <= set(store.column_names)
     general, own = FileStatistics(), task.make_statistics() if has_states else None
     with Progress(f"measuring {store.path}", store.num_episodes, "episodes") as bar:
-        for episode in range(store.num_episodes):
-            columns = store.episode_columns(episode)
+        for columns in store.all_episode_columns():
             general.update(columns)
             own = _updated(own, columns)
             bar.advance()

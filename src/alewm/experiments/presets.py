@@ -2,7 +2,8 @@
 
 `two-room-192` is ALeWM with the paper's hyperparameters for that task and width; `two-room-192-lewm-32` is LeWM with a
 latent of 32 from the grid of the same block; `two-room-192-nested-dropout` and `two-room-192-alewm-sigreg` are the
-ablations with that row's hyperparameters. Seeds of the paper: 3072, 3073, 3074.
+ablations with that row's hyperparameters. `reacher+two-room-192` learns from both tasks' files at once. Seeds of the
+paper: 3072, 3073, 3074.
 """
 
 from dataclasses import replace
@@ -68,6 +69,13 @@ SELECTED = {
 """The paper's choice for each task and width."""
 
 
+MIXED = ("reacher", "two-room")
+"""The tasks of the paper's model of two data sets, in the order of their files."""
+
+MIXED_SELECTED = Selected(0.30, 3, -3)
+"""λ and s_q as both tasks have them at width 192, since the paper names none; α as its initial q(192) = 0.837 says."""
+
+
 def preset(name: str) -> RunConfig:
     """The configuration called `name`; an unknown name is refused, proposing the nearest."""
     presets = _presets()
@@ -84,6 +92,8 @@ def preset_names() -> tuple[str, ...]:
 @cache
 def _presets() -> dict[str, RunConfig]:
     presets = {"two-room-tiny": _tiny(), "two-room-tiny-lewm": as_lewm(_tiny())}
+    mixed = _selected_row(MIXED[0], 192, MIXED_SELECTED)
+    presets[f"{'+'.join(MIXED)}-192"] = replace(mixed, task="+".join(MIXED))
     for (task, width), selected in SELECTED.items():
         row = _selected_row(task, width, selected)
         presets[f"{task}-{width}"] = row

@@ -1,27 +1,14 @@
 """One function per figure: data in, a drawing that waits for its theme out."""
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from matplotlib.figure import Figure
 
 from alewm.evaluation.records import EpisodeRecord
+from alewm.presentation.series import Series, thinned
 from alewm.presentation.theme import Draw, Theme, new_axes
-from alewm.reports.gather import Run, Series
-
-MOST_POINTS = 400
-"""Longer curves are averaged down to this many points: more cannot be seen and would make the page heavy."""
-
-
-def thinned(series: Series, most: int = MOST_POINTS) -> Series:
-    """The series, averaged over equal runs of neighbouring points if it is long."""
-    steps, values = series
-    if len(steps) <= most:
-        return series
-    size = math.ceil(len(steps) / most)
-    parts = [slice(i, i + size) for i in range(0, len(steps), size)]
-    return [_mean(steps[part]) for part in parts], [_mean(values[part]) for part in parts]
+from alewm.reports.gather import Run
 
 
 def metric_curves(curves: Mapping[int, Series], names: Sequence[str], title: str) -> Draw:
@@ -171,7 +158,3 @@ def _interval(
     if interval in result:
         axes.plot(result[interval], [y, y], color=color, linewidth=2, solid_capstyle="round", alpha=0.55)
     axes.plot(result[rate], y, marker, color=color, markersize=5.5, label=label)
-
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values)

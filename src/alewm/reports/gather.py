@@ -2,16 +2,15 @@
 
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from alewm.errors import InputError
 from alewm.evaluation.records import EpisodeRecord, read_records
-
-Series = tuple[list[float], list[float]]
-"""Steps and values of one metric."""
+from alewm.evaluation.settings import EVALUATIONS
+from alewm.presentation.series import Series
 
 
 @dataclass(frozen=True)
@@ -99,8 +98,27 @@ def read_runs(folders: list[Path]) -> list[Run]:
     if len(set(resolved)) != len(resolved):
         raise InputError("The same run folder is named twice.")
     short = [folder.name for folder in resolved]
-    names = [n if short.count(n) == 1 else f"{f.parent.name}/{n}" for f, n in zip(resolved, short, strict=True)]
+    names = [n if short.count(n) == 1 else f"{_whose(f)}/{n}" for f, n in zip(resolved, short, strict=True)]
     return [read_run(folder, name) for folder, name in zip(folders, names, strict=True)]
+
+
+def with_data_sets(folders: Sequence[Path]) -> list[Path]:
+    """`folders`, each run of several data sets followed by its results on them, unless those are named already."""
+    named = {folder.resolve() for folder in folders}
+    found = []
+    for folder in folders:
+        found.append(folder)
+        config = _read_object(folder / "config.json")
+        # One data set is described by plain values, several by an object each.
+        names = [name for name, each in config.get("data", {}).items() if isinstance(each, dict)]
+        results = [folder / EVALUATIONS / name for name in names]
+        found += [each for each in results if (each / "config.json").is_file() and each.resolve() not in named]
+    return found
+
+
+def _whose(folder: Path) -> str:
+    """What tells a folder from others of its name: the run it evaluates, or else the folder it is in."""
+    return folder.parents[1].name if folder.parent.name == EVALUATIONS else folder.parent.name
 
 
 def flatten(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

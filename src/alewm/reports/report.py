@@ -6,9 +6,10 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from alewm.presentation.series import Series
 from alewm.presentation.theme import Draw, light_and_dark
 from alewm.reports import figures, html
-from alewm.reports.gather import Run, Series, flatten, read_runs
+from alewm.reports.gather import Run, flatten, read_runs, with_data_sets
 
 MOST_FILMS = 12
 """Animations shown per run."""
@@ -19,7 +20,7 @@ def write_report(run_folders: Sequence[Path], out: Path) -> Path:
 
     The page holds its figures and animations itself. An existing page is replaced once the new one is complete.
     """
-    runs = read_runs(list(run_folders))
+    runs = read_runs(with_data_sets(run_folders))
     shelf = _Shelf(out / "figures")
     content = [
         part

@@ -82,10 +82,19 @@ class RunConfig:
     """A training run, whole."""
 
     task: str = "two-room"
-    """The task whose episodes are learned from."""
+    """The task whose episodes are learned from; those of several data sets are joined by +, as in reacher+two-room."""
     model: WorldModelConfig = field(default_factory=WorldModelConfig)
     """The world model."""
     objective: ObjectiveConfig = field(default_factory=ObjectiveConfig)
     """What is minimised."""
     training: TrainingConfig = field(default_factory=TrainingConfig)
     """How."""
+
+    @property
+    def data_sets(self) -> dict[str, str]:
+        """The task of each data set by the data set's name, which is the task's; one that comes again is numbered."""
+        tasks, named = self.task.split("+"), dict[str, str]()
+        for number, task in enumerate(tasks):
+            times = tasks[: number + 1].count(task)
+            named[task if times == 1 else f"{task}-{times}"] = task
+        return named

@@ -1,7 +1,7 @@
 """The data of a training run: a file found sound, its splits, and the loaders that cut windows from it."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ import torch
 
 from alewm.config import to_dict
 from alewm.data.collect import collect_command
-from alewm.data.loader import LoaderConfig, WindowLoader, Windows
+from alewm.data.loader import LoaderConfig, WindowLoader
 from alewm.data.normalize import ActionStatistics
 from alewm.data.splits import SplitBy, Splits, load_or_make_splits
 from alewm.data.store import EpisodeStore
@@ -22,9 +22,12 @@ from alewm.errors import InputError
 from alewm.progress import Progress
 from alewm.training.config import RunConfig
 from alewm.training.ranks import this_rank
+from alewm.training.source import FiniteSource, WindowBatch, WindowSource
 from alewm.workers import num_available_cores
 
 FRAME_SKIP = WindowShape().frame_skip
+SPLITS = "splits.json"
+"""The file in a run folder that says which episodes were held out."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +75,25 @@ class TrainingData:
             "held_out": {name: to_dict(self.splits)[name] for name in ("validation", "test")},
         }
 
+    @property
+    def notes(self) -> list[str]:
+        """What was accepted in the file but deserves a word."""
+        return self.store.notes
+
+    def sources(self, config: RunConfig) -> dict[str, Any]:
+        """Where the data is and how it was made, for provenance."""
+        found: dict[str, Any] = self.extras(config)["data"]
+        return found
+
+    def save_splits(self, run: Path) -> None:
+        """Write which episodes were held out into the run folder."""
+        self.splits.save(run / SPLITS)
+
+    def windows(self, config: RunConfig, device: torch.device, num_threads: int = 0) -> "RunWindows":
+        """All windows of a run."""
+        training = self.training_windows(config, device, num_threads)
+        return RunWindows(training, self.validation_windows(config, device, num_threads) or ())
+
     def _recipe(self) -> dict[str, str]:
         command = collect_command(self.store.attributes, self.store.path.name)
         return {"made_with": command} if command else {}
@@ -85,13 +107,24 @@ class TrainingData:
 
         They are drawn at random: a batch of neighbouring windows is no sample of the latent's distribution.
         """
-        lengths, offsets = (values[list(self.splits.validation)] for values in (self.store.lengths, self.store.offsets))
-        available = len(WindowIndex(offsets, lengths, WindowShape()))
-        batch_size = min(config.training.batch_size, available // num_ranks() * num_ranks())
+        batch_size = self.validation_batch_size(config)
         if batch_size == 0:
             return None
-        loader = self._loader("validation", config, batch_size, device, num_threads, shuffle=True)
-        return SameBatches(loader, config.training.validation_batches)
+        return SameBatches(
+            self.validation_loader(config, batch_size, device, num_threads), config.training.validation_batches
+        )
+
+    def validation_batch_size(self, config: RunConfig) -> int:
+        """As in training, or as many windows as the validation episodes have for all ranks to share equally."""
+        lengths, offsets = (values[list(self.splits.validation)] for values in (self.store.lengths, self.store.offsets))
+        available = len(WindowIndex(offsets, lengths, WindowShape()))
+        return min(config.training.batch_size, available // num_ranks() * num_ranks())
+
+    def validation_loader(
+        self, config: RunConfig, batch_size: int, device: torch.device, num_threads: int = 0
+    ) -> WindowLoader:
+        """This rank's windows of the validation episodes, in one random order."""
+        return self._loader("validation", config, batch_size, device, num_threads, shuffle=True)
 
     def _loader(
         self, part: str, config: RunConfig, batch_size: int, device: torch.device, num_threads: int, *, shuffle: bool
@@ -113,13 +146,26 @@ class TrainingData:
         )
 
 
+@dataclass(frozen=True)
+class RunWindows:
+    """What a trainer reads."""
+
+    training: WindowSource
+    """This rank's training windows."""
+    validation: Iterable[WindowBatch] = ()
+    """Its validation windows, the same ones at every look."""
+    validation_apart: Mapping[str, Iterable[WindowBatch]] = field(default_factory=dict)
+    """The validation windows of each data set by itself, where there are several; training batches take turns in this
+    order."""
+
+
 class SameBatches:
     """The first batches of a loader, the same ones at every iteration."""
 
-    def __init__(self, loader: WindowLoader, most: int) -> None:
+    def __init__(self, loader: FiniteSource, most: int) -> None:
         self._loader, self._most, self._beginning = loader, most, loader.state_dict()
 
-    def __iter__(self) -> Iterator[Windows]:
+    def __iter__(self) -> Iterator[WindowBatch]:
         """At most so many batches, from the loader's beginning."""
         self._loader.load_state_dict(self._beginning)
         return islice(iter(self._loader), self._most)

@@ -7,6 +7,7 @@ from alewm.model.world_model import build_world_model
 from alewm.runs.files import read_json
 from alewm.training.checkpoint import Description, checkpoints_in, read_description
 from alewm.training.config import RunConfig
+from alewm.training.data_sets import DATA_SETS
 from alewm.training.logbook import Logbook
 from alewm.training.noise import seeded_generator
 
@@ -51,19 +52,20 @@ def _describe(description: Description) -> list[str]:
     model = build_world_model(config.model, seeded_generator(0, "weights"))
     num_parameters = sum(parameter.numel() for parameter in model.parameters())
     capacities = ", ".join(map(str, config.model.capacities))
-    data: dict[str, Any] = description.extras.get("data", {})
     size = config.model.encoder.image_size
     lines = [
         f"method {config.objective.method}, task {config.task}, seed {config.training.seed}",
         f"latent of {config.model.latent_dim}, capacities {capacities}; {num_parameters:,} parameters",
         f"reads frames of {size} x {size} and action blocks of {config.model.action_dim} numbers",
     ]
-    if data:
-        lines.append(f"learned from {data.get('path')} (fingerprint {data.get('fingerprint')})")
-    statistics = description.extras.get("action_statistics")
-    if statistics:
-        means, stds = (", ".join(f"{value:.4g}" for value in statistics[key]) for key in ("mean", "std"))
-        lines.append(f"actions: mean {means}; std {stds}")
+    apart: dict[str, Any] = description.extras.get(DATA_SETS, {})
+    for name, extras in (apart or {"": description.extras}).items():
+        of = f"{name}: " if name else ""
+        if data := extras.get("data", {}):
+            lines.append(f"{of}learned from {data.get('path')} (fingerprint {data.get('fingerprint')})")
+        if statistics := extras.get("action_statistics"):
+            means, stds = (", ".join(f"{value:.4g}" for value in statistics[key]) for key in ("mean", "std"))
+            lines.append(f"{of}actions: mean {means}; std {stds}")
     return lines
 
 

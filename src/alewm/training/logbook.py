@@ -1,7 +1,7 @@
 """Metrics: gathered on the device, written as JSON lines."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -84,3 +84,13 @@ class RunningMeans:
         flat = iter(detached_mean(self._sum / self.count).tolist())
         self._sum, self.count = None, 0
         return {name: [next(flat) for _ in range(size)] if size else next(flat) for name, size in self._names}
+
+
+def q_by_capacity(means: Mapping[str, Any], capacities: Sequence[int]) -> dict[str, Any]:
+    """`means` with `q/8`, `q/16`, ... instead of a list: a line of metrics says by itself what it holds.
+
+    The q of a data set, `q/two-room`, becomes `q/two-room/8`, `q/two-room/16`, ...
+    """
+    lists = {name: value for name, value in means.items() if name.split("/")[0] == "q"}
+    named = {f"{name}/{k}": share for name, q in lists.items() for k, share in zip(capacities, q, strict=True)}
+    return {name: value for name, value in means.items() if name not in lists} | named

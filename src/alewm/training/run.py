@@ -19,17 +19,16 @@ from alewm.runs.lock import only_writer
 from alewm.training.checkpoint import checkpoints_in
 from alewm.training.config import RunConfig
 from alewm.training.data import TrainingData
+from alewm.training.data_sets import named_tasks
 from alewm.training.loggers import Loggers
+from alewm.training.mixed_data import MixedData
 from alewm.training.ranks import first_rank_first, leave_ranks, share_of_batch, start_ranks, this_rank
 from alewm.training.trainer import Trainer, TrainingResult
-
-SPLITS = "splits.json"
-"""The file in a run folder that says which episodes were held out."""
 
 
 def train_run(
     config: RunConfig,
-    data_path: Path,
+    data: Path | Sequence[Path],
     out: Path,
     *,
     device: torch.device,
@@ -41,38 +40,43 @@ def train_run(
 ) -> RunFolder:
     """The finished run in `out`, begun there or continued; `torchrun` may have started several processes for it.
 
-    Nothing is written before the data, the configuration and the folder have been found to fit each other. `loggers`
-    are those of `alewm.training.loggers`; they are no part of the configuration, and may change when a run goes on.
+    `data` is one file, or one for each data set of `config`, in that order. Nothing is written before the data, the
+    configuration and the folder have been found to fit each other. `loggers` are those of `alewm.training.loggers`;
+    they are no part of the configuration, and may change when a run goes on.
     """
+    paths = (data,) if isinstance(data, Path) else tuple(data)
+    config = named_tasks(config, paths)
     told = Loggers(loggers, out, to_dict(config))
     device = start_ranks(device)
     try:
         share_of_batch(config.training.batch_size)
         with first_rank_first():
-            data = TrainingData.open(data_path, config, split_by)
+            learned = _open(paths, config, split_by)
             folder = RunFolder(out)
-            described = {**to_dict(config), "data": data.identity()}
+            described = {**to_dict(config), "data": learned.identity()}
             folder.check(described)
         is_first = this_rank() == 0
         if is_first and not is_silent:
-            for note in data.store.notes:
+            for note in learned.notes:
                 print(note, file=sys.stderr)
+        windows = learned.windows(config, device, num_threads)
         trainer = Trainer(
             config,
-            data.training_windows(config, device, num_threads),
+            windows.training,
             folder=out,
             device=device,
-            validation=data.validation_windows(config, device, num_threads) or (),
-            extras=data.extras(config),
+            validation=windows.validation,
+            validation_apart=windows.validation_apart,
+            extras=learned.extras(config),
             loggers=told,
         )
         if is_first and not is_silent:
             print(f"updates on {device}: {trainer.acceleration}", file=sys.stderr)
         with only_writer(out) if is_first else nullcontext():
             if is_first:
-                made_from = {"preset": preset, "data": data.extras(config)["data"], "device": str(device)}
+                made_from = {"preset": preset, "data": learned.sources(config), "device": str(device)}
                 folder.open(described, **made_from, processes=num_ranks(), updates=str(trainer.acceleration))
-                data.splits.save(out / SPLITS)
+                learned.save_splits(out)
             with first_rank_first():
                 pass
             began = time.perf_counter()
@@ -82,6 +86,12 @@ def train_run(
         return folder
     finally:
         leave_ranks()
+
+
+def _open(paths: Sequence[Path], config: RunConfig, split_by: SplitBy) -> TrainingData | MixedData:
+    if len(paths) == 1:
+        return TrainingData.open(paths[0], config, split_by)
+    return MixedData.open(paths, config, split_by)
 
 
 def latest_checkpoint(run: Path) -> Path:

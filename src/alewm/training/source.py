@@ -36,3 +36,12 @@ class WindowSource(Protocol):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go to a saved position."""
         ...
+
+
+@runtime_checkable
+class FiniteSource(WindowSource, Protocol):
+    """A source that can be read to the end of a pass."""
+
+    def __iter__(self) -> Iterator[WindowBatch]:
+        """The rest of the current pass."""
+        ...

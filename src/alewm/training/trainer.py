@@ -26,16 +26,17 @@ from alewm.training.checkpoint import (
 from alewm.training.config import RunConfig
 from alewm.training.diagnostics import effective_rank, masked_variance, mean_entropy
 from alewm.training.graphed import accelerated
-from alewm.training.logbook import Logbook, RunningMeans
+from alewm.training.logbook import Logbook, RunningMeans, q_by_capacity
 from alewm.training.loggers import Loggers
 from alewm.training.losses import Losses, Objective
+from alewm.training.mixture import mean_q_of_sets
 from alewm.training.noise import RandomStreams, seeded_generator
 from alewm.training.optim import build_optimizer, learning_rate_factor, set_learning_rate
 from alewm.training.prefetch import batches_on
 from alewm.training.ranks import share_of_batch, this_rank, wait_for_all_ranks
 from alewm.training.source import WindowBatch, WindowSource
 from alewm.training.step import PlainUpdates, StepResult
-from alewm.training.validation import validate
+from alewm.training.validation import Validation, validate
 
 
 class NonFiniteUpdateError(InputError):
@@ -65,7 +66,8 @@ class Trainer:
     """One training run in one folder; running it again continues it.
 
     Writes `metrics.jsonl` and `checkpoints/` below `folder`, and what its `loggers` write. Every rank constructs
-    one with the windows that are its own; rank 0 writes.
+    one with the windows that are its own; rank 0 writes. Where data sets take turns in the batches (`mixture`),
+    `validation_apart` names them in that order, with the validation windows of each: their q and losses are logged too.
     """
 
     def __init__(
@@ -76,6 +78,7 @@ class Trainer:
         folder: Path,
         device: torch.device,
         validation: Iterable[WindowBatch] = (),
+        validation_apart: Mapping[str, Iterable[WindowBatch]] | None = None,
         extras: Mapping[str, Any] | None = None,
         progress: Progress | None = None,
         loggers: Loggers | None = None,
@@ -85,6 +88,7 @@ class Trainer:
         training.autocast_dtype(device)  # a precision the device lacks is refused now, before anything is written
         share_of_batch(training.batch_size)
         self.config, self.source, self.validation = config, source, validation
+        self.validation_apart = dict(validation_apart or {})
         self.device, self.extras, self.progress = device, dict(extras or {}), progress
         self.loggers = loggers or Loggers()
         self.checkpoints = folder / "checkpoints"
@@ -143,6 +147,7 @@ class Trainer:
                 "refused": (~result.is_finite).float(),
                 "q": result.losses.q.mean(0),
                 "q_entropy": mean_entropy(result.losses.q),
+                **mean_q_of_sets(result.losses.q, list(self.validation_apart)),
             }
         )
 
@@ -154,7 +159,8 @@ class Trainer:
         seconds = time.perf_counter() - self._clock
         self._clock = time.perf_counter()
         rate = num_steps * self.config.training.batch_size / seconds
-        self._write("train", {**self._q_by_capacity(means), "learning_rate": learning_rate, "windows_per_second": rate})
+        named = q_by_capacity(means, self.config.model.capacities)
+        self._write("train", {**named, "learning_rate": learning_rate, "windows_per_second": rate})
         if self.progress is not None:
             self.progress(self.step, self.num_steps, self._latest)
 
@@ -172,28 +178,28 @@ class Trainer:
 
     def _validate(self) -> None:
         """The losses on held-out windows, with the same noise every time; loggers also get q and a rollout."""
-        with self.acceleration.suspended():
-            found = validate(
-                self.model,
-                self.objective,
-                self.validation,
-                RandomStreams(self.config.training.seed, self.device),
-                self.device,
-                dtype=self.config.training.autocast_dtype(self.device),
-                shows=self.loggers.are_listening,
-            )
-        if found.means.count:
-            self._write("validation", self._q_by_capacity(found.means.take()))
+        found = self._validated(self.validation, shows=self.loggers.are_listening)
+        means: dict[str, Any] = found.means.take()
+        for name, windows in self.validation_apart.items():
+            means |= {f"{metric}/{name}": value for metric, value in self._validated(windows).means.take().items()}
+        if means:
+            self._write("validation", q_by_capacity(means, self.config.model.capacities))
         if found.q and found.picture is not None:
             by_capacity = zip(self.config.model.capacities, torch.cat(found.q).T.cpu().numpy(), strict=True)
             shown = {f"q_of_windows/{k}": shares for k, shares in by_capacity}
             self.loggers.write(self.step, "validation", {**shown, "rollout": found.picture.numpy()})
 
-    def _q_by_capacity(self, means: Mapping[str, Any]) -> dict[str, Any]:
-        """`q/8`, `q/16`, ... instead of a list: a line of metrics says by itself what it holds."""
-        capacities = self.config.model.support.capacities
-        named = {f"q/{k}": share for k, share in zip(capacities, means["q"], strict=True)}
-        return {name: value for name, value in means.items() if name != "q"} | named
+    def _validated(self, windows: Iterable[WindowBatch], *, shows: bool = False) -> Validation:
+        with self.acceleration.suspended():
+            return validate(
+                self.model,
+                self.objective,
+                windows,
+                RandomStreams(self.config.training.seed, self.device),
+                self.device,
+                dtype=self.config.training.autocast_dtype(self.device),
+                shows=shows,
+            )
 
     def _write(self, kind: str, values: Mapping[str, Any]) -> None:
         self._latest |= {f"{kind}/{name}": value for name, value in values.items()}

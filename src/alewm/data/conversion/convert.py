@@ -1,5 +1,6 @@
 """Recordings of any of the known formats, converted into one file."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -61,7 +62,7 @@ def convert(
         num_workers=min(num_processes(jobs), wanted),
         seed=0,
         attributes=attributes,
-        compression=compression,
+        compression=replace(compression, encoder="zlib"),  # the encoder of frames with texture, as videos have
         episodes_per_task=1,  # an episode is a video to decode: long enough to be worth keeping
     )
     return made, _notes(rate)

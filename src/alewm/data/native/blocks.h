@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "bits.h"
+#include "block_format.h"
 #include "huffman.h"
 #include "status.h"
 #include "symbol_loops.h"
@@ -45,45 +46,38 @@ static enum status copy_stored_block(struct decoder *d) {
 }
 
 static enum status decode_fixed_block(struct decoder *d, struct workspace *w) {
-    uint8_t lengths[NUM_LITLENS];
-    memset(lengths, 8, 144);
-    memset(lengths + 144, 9, 256 - 144);
-    memset(lengths + 256, 7, 280 - 256);
-    memset(lengths + 280, 8, NUM_LITLENS - 280);
-    build_code(&w->litlens, lengths, w->litlen_meanings, NUM_LITLENS, false);
-    memset(lengths, 5, NUM_DISTANCES);
-    build_code(&w->distances, lengths, w->distance_meanings, NUM_DISTANCES, false);
+    uint8_t litlen_lengths[NUM_LITLENS], distance_lengths[NUM_DISTANCES];
+    write_fixed_code_lengths(litlen_lengths, distance_lengths);
+    build_code(&w->litlens, litlen_lengths, w->litlen_meanings, NUM_LITLENS, false);
+    build_code(&w->distances, distance_lengths, w->distance_meanings, NUM_DISTANCES, false);
     return decode_symbols(d, &w->litlens, &w->distances);
 }
 
 /* Reads the code by which the lengths of the two other codes are written. */
 static enum status read_lengths_code(struct decoder *d, struct workspace *w, unsigned num_lengths) {
-    static const uint8_t ORDER[NUM_LENGTHS] = {16, 17, 18, 0, 8, 7, 9, 6, 10, 5, 11, 4, 12, 3, 13, 2, 14, 1, 15};
     uint8_t lengths[NUM_LENGTHS] = {0};
     for (unsigned i = 0; i < num_lengths; i++) {
         refill(&d->in);
-        lengths[ORDER[i]] = (uint8_t)take(&d->in, 3);
+        lengths[LENGTHS_ORDER[i]] = (uint8_t)take(&d->in, 3);
     }
     return build_code(&w->lengths, lengths, w->length_meanings, NUM_LENGTHS, false) ? OK : BAD_CODE;
 }
 
 /* Reads the lengths of the codes of both alphabets, which form one list. */
 static enum status read_lengths(struct decoder *d, const struct code *code, uint8_t *lengths, unsigned count) {
-    enum { REPEAT = 16, FEW_ZEROS = 17 }; /* the symbol after them is many zeros */
     for (unsigned i = 0; i < count;) {
         refill(&d->in);
         const uint32_t entry = look_up(code, &d->in);
         const unsigned symbol = take_value(&d->in, entry);
         if (entry & INVALID) return BAD_CODE;
-        if (symbol < REPEAT) {
+        if (symbol < REPEAT_LENGTH) {
             lengths[i++] = (uint8_t)symbol;
             continue;
         }
-        if (symbol == REPEAT && i == 0) return BAD_CODE;
-        const uint8_t repeated = symbol == REPEAT ? lengths[i - 1] : 0;
-        const unsigned times = symbol == REPEAT      ? 3 + take(&d->in, 2)
-                               : symbol == FEW_ZEROS ? 3 + take(&d->in, 3)
-                                                     : 11 + take(&d->in, 7);
+        if (symbol == REPEAT_LENGTH && i == 0) return BAD_CODE;
+        const uint8_t repeated = symbol == REPEAT_LENGTH ? lengths[i - 1] : 0;
+        const unsigned least = symbol == MANY_ZERO_LENGTHS ? 11 : 3;
+        const unsigned times = least + take(&d->in, lengths_extra_bits(symbol));
         if (times > count - i) return BAD_CODE;
         memset(lengths + i, repeated, times);
         i += times;
@@ -114,10 +108,10 @@ static enum status decode_blocks(struct decoder *d, struct workspace *w) {
         refill(&d->in);
         const unsigned is_last = take(&d->in, 1), kind = take(&d->in, 2);
         if (ran_out(&d->in)) return TRUNCATED;
-        const enum status status = kind == 0   ? copy_stored_block(d)
-                                   : kind == 1 ? decode_fixed_block(d, w)
-                                   : kind == 2 ? decode_dynamic_block(d, w)
-                                               : BAD_BLOCK;
+        const enum status status = kind == STORED_BLOCK    ? copy_stored_block(d)
+                                   : kind == FIXED_BLOCK   ? decode_fixed_block(d, w)
+                                   : kind == DYNAMIC_BLOCK ? decode_dynamic_block(d, w)
+                                                           : BAD_BLOCK;
         if (status != OK || is_last) return status;
     }
 }

@@ -8,10 +8,9 @@
 #include <string.h>
 
 #include "bits.h"
+#include "canonical_codes.h"
 
 enum {
-    LONGEST_CODE = 15,
-    MOST_SYMBOLS = 288, /* of all alphabets */
     PRIMARY_BITS = 11,
     /* A code that goes beyond the primary table shares its first 11 bits with another, since codes are complete. */
     TABLE_SIZE = (1 << PRIMARY_BITS) + MOST_SYMBOLS / 2 * (1 << (LONGEST_CODE - PRIMARY_BITS)),
@@ -56,14 +55,6 @@ static inline unsigned take_value(struct bit_reader *in, uint32_t entry) {
     return (entry >> 16) + extra;
 }
 
-/* The next code of the same length. Codes are read from their highest bit on, which is our lowest: hence add one from
- * the other end. The last code is followed by 0. */
-static inline unsigned next_code(unsigned code, unsigned length) {
-    unsigned bit = 1u << (length - 1);
-    for (; code & bit; bit >>= 1) code ^= bit;
-    return code | bit;
-}
-
 /* Whether codes of these lengths leave no bits without a meaning. One code alone, of one bit, is allowed to
  * (`may_be_single`), and none at all is, if it is never used. */
 static bool is_possible(const unsigned num_of_length[LONGEST_CODE + 1], bool may_be_single) {
@@ -75,17 +66,6 @@ static bool is_possible(const unsigned num_of_length[LONGEST_CODE + 1], bool may
         num_codes += num_of_length[length];
     }
     return free_codes == 0 || num_codes == 0 || (may_be_single && num_codes == 1 && num_of_length[1] == 1);
-}
-
-/* Sorts symbols that have a code by its length, then by number. */
-static void sort_symbols(const uint8_t *lengths, unsigned num_symbols,
-                         const unsigned num_of_length[LONGEST_CODE + 1], uint16_t *sorted) {
-    unsigned position[LONGEST_CODE + 1];
-    position[1] = 0;
-    for (unsigned length = 1; length < LONGEST_CODE; length++)
-        position[length + 1] = position[length] + num_of_length[length];
-    for (unsigned symbol = 0; symbol < num_symbols; symbol++)
-        if (lengths[symbol]) sorted[position[lengths[symbol]]++] = (uint16_t)symbol;
 }
 
 /* Makes the table of the code whose symbol i has `lengths[i]` bits and means `meanings[i]`; false if there is none. */

@@ -7,8 +7,9 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "symbols.h"
+
 enum {
-    LONGEST_MATCH = 258,
     CHUNK = 32, /* bytes copied at a time: those beyond a match are overwritten by what comes after it */
     GENEROSITY = 2 * CHUNK,
 };

@@ -14,6 +14,7 @@ enum {
     NUM_USED_DISTANCES = 30,
     NUM_LENGTHS = 19, /* of the alphabet in which the lengths of codes are written */
     END_OF_BLOCK_SYMBOL = 256,
+    LONGEST_MATCH = 258,
 };
 
 /* Lengths and distances grow like floating-point numbers: `steps` symbols to each power of two, after the first powers,
@@ -28,7 +29,7 @@ static uint32_t litlen_meaning(unsigned symbol) {
     if (symbol < END_OF_BLOCK_SYMBOL) return make_entry(symbol, 0, LITERAL);
     if (symbol == END_OF_BLOCK_SYMBOL) return make_entry(0, 0, END_OF_BLOCK);
     if (symbol >= NUM_USED_LITLENS) return make_entry(0, 0, INVALID);
-    if (symbol == NUM_USED_LITLENS - 1) return make_entry(258, 0, 0); /* outside the scale: the longest match */
+    if (symbol == NUM_USED_LITLENS - 1) return make_entry(LONGEST_MATCH, 0, 0); /* outside the scale: the longest match */
     return scale_entry(symbol - END_OF_BLOCK_SYMBOL - 1, 4, 3);
 }
 

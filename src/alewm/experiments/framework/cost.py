@@ -68,7 +68,8 @@ def evaluation_seconds(work: Evaluation) -> float:
     plans = len(model.support) if settings.planning.capacity == "best-of" else 1
     factor = search * plans * _position_multiply_adds(model) / _position_multiply_adds(preset(MEASURED_PRESET).model)
     frames = FRAMES_PER_PAIR * num_pairs + work.num_animations * (settings.budget + 2)
-    drawing = DRAWING_SECONDS.get(work.run.task, 0.0)
+    task = work.run.config.data_sets.get(settings.data_set, work.run.task)
+    drawing = DRAWING_SECONDS.get(task, 0.0)
     return EVALUATION_SECONDS * num_pairs / NUM_TEST * factor + frames * drawing
 
 

@@ -31,7 +31,7 @@ def execute(
     if executor is None and jobs > 1:
         executor = LocalProcesses.sharing(jobs, device, Share())
     with nullcontext() if executor is None else closing(executor):
-        library.check_data({run.task for run in experiment.runs})
+        library.check_data(experiment.data_sets)
         results = Results(library)
         _perform([Training(run) for run in experiment.runs], "training", library, device, executor)
         for stage in experiment.stages:

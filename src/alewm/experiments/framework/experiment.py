@@ -69,6 +69,11 @@ class Experiment:
         budgets = {(run.config.training.num_steps, run.config.training.batch_size) for run in self.runs}
         assert len(budgets) <= 1, f"{self.name} would mix budgets in one table: {sorted(map(str, budgets))}"
 
+    @property
+    def data_sets(self) -> set[str]:
+        """The names of all data that is needed."""
+        return {name for run in self.runs for name in run.data_sets}
+
 
 @dataclass(frozen=True)
 class Recipe:

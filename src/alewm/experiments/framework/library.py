@@ -12,7 +12,10 @@ from alewm.runs.folder import RunFolder
 
 
 class Library:
-    """Run folders directly below `root`, and data files `TASK.h5` in `data`, which may itself be the file of a task."""
+    """Run folders directly below `root`, and data files `NAME.h5` in `data`, named like their task.
+
+    `data` may itself be a file, that of the only task.
+    """
 
     def __init__(self, root: Path, data: Path) -> None:
         self.root, self.data = root, data
@@ -21,6 +24,10 @@ class Library:
     def data_path(self, task: str) -> Path:
         """The episodes of `task`."""
         return self.data if self.data.is_file() else self.data / f"{task}.h5"
+
+    def data_paths(self, run: Run) -> tuple[Path, ...]:
+        """What `run` learns from, in order."""
+        return tuple(self.data_path(name) for name in run.data_sets)
 
     def check_data(self, tasks: set[str]) -> None:
         """Refuses to begin without the data that will be needed."""
@@ -47,17 +54,19 @@ class Library:
         folder = self.folder(run)
         if "training" not in (RunFolder(folder).result() or {}):
             return False
-        found = read_json(folder / "config.json").get("data", {}).get("fingerprint")
-        if found != self._fingerprint(run.task):
-            raise InputError(
-                f"{folder} was trained on data with fingerprint {found}, but {self.data_path(run.task)} has "
-                f"{self._fingerprint(run.task)}. Give the data it was trained on with --data, or another --runs."
-            )
+        data = read_json(folder / "config.json").get("data", {})
+        for name in run.data_sets:
+            found = (data[name] if len(run.data_sets) > 1 else data).get("fingerprint")
+            if found != self._fingerprint(name):
+                raise InputError(
+                    f"{folder} was trained on data with fingerprint {found}, but {self.data_path(name)} has "
+                    f"{self._fingerprint(name)}. Give the data it was trained on with --data, or another --runs."
+                )
         return True
 
     def command(self, run: Run) -> str:
         """What trains `run` from a shell."""
-        return run.command(self.data_path(run.task), self.folder(run))
+        return run.command(self.data_paths(run), self.folder(run))
 
     def seconds_per_update(self) -> dict[int, float]:
         """As measured by finished runs, by the width of the encoder."""

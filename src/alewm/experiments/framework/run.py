@@ -3,7 +3,7 @@
 import hashlib
 import json
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -36,6 +36,11 @@ class Run:
         """Whose episodes it learns from."""
         return self.config.task
 
+    @property
+    def data_sets(self) -> tuple[str, ...]:
+        """The names of what it learns from; most runs have one, named like the task."""
+        return tuple(self.config.data_sets)
+
     @cached_property
     def key(self) -> str:
         """A hash of the configuration."""
@@ -49,14 +54,16 @@ class Run:
     @property
     def num_updates(self) -> int:
         """Updates in all, on a file of the published size."""
-        return self.config.training.total_steps(NUM_WINDOWS[self.task] // self.config.training.batch_size)
+        num_windows = sum(NUM_WINDOWS[task] for task in self.config.data_sets.values())
+        return self.config.training.total_steps(num_windows // self.config.training.batch_size)
 
-    def command(self, data: Path, out: Path) -> str:
+    def command(self, data: Sequence[Path], out: Path) -> str:
         """What trains it from a shell."""
         changes = changed_fields(self.config, preset(self.preset))
         seed = changes.pop("training.seed", self.seed)
         settings = [f"{name}={json.dumps(value)}" for name, value in changes.items()]
-        words = ["alewm", "train", self.preset, "--data", str(data), "--out", str(out), "--seed", str(seed)]
+        files = [word for path in data for word in ("--data", str(path))]
+        words = ["alewm", "train", self.preset, *files, "--out", str(out), "--seed", str(seed)]
         return shlex.join([*words, *(["--set", *settings] if settings else [])])
 
     def with_fields(self, changes: Mapping[str, Any]) -> "Run":

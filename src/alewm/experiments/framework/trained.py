@@ -18,7 +18,8 @@ from alewm.evaluation.closed_loop import GoalPairs
 from alewm.model.world_model import WorldModel
 from alewm.shapes import Float, Int, Tensor
 from alewm.training.checkpoint import load_world_model
-from alewm.training.run import SPLITS, latest_checkpoint
+from alewm.training.data_sets import data_set_of
+from alewm.training.run import latest_checkpoint
 
 FRAMES_AT_ONCE = 256
 SAMPLE_SEED = 42
@@ -55,10 +56,10 @@ class Trained:
     def open(cls, folder: Path, data: Path, device: torch.device) -> Iterator["Trained"]:
         """The newest checkpoint of the run in `folder`, with the data file open."""
         model, description = load_world_model(latest_checkpoint(folder), device)
-        statistics = ActionStatistics.from_dict(description.extras["action_statistics"])
+        learned = data_set_of(description)
         with EpisodeStore.open(data) as store:
-            splits = Splits.load(folder / SPLITS)
-            yield cls(model, get_task(description.config.task), store, splits, statistics, device)
+            splits = Splits.load(folder / learned.splits)
+            yield cls(model, get_task(learned.task), store, splits, learned.statistics, device)
 
     @torch.no_grad()
     def encode_rows(self, rows: Int[np.ndarray, " n"]) -> tuple[Float[Tensor, "n W"], Float[Tensor, "n D"]]:

@@ -40,7 +40,7 @@ class Training:
             return
         train_run(
             self.run.config,
-            library.data_path(self.run.task),
+            library.data_paths(self.run),
             library.folder(self.run),
             device=device,
             preset=self.run.preset,
@@ -86,7 +86,7 @@ class Evaluation:
         evaluate_run(
             library.folder(self.run),
             self.settings,
-            data_path=library.data_path(self.run.task),
+            data_path=library.data_path(self.settings.data_set or self.run.task),
             device=device,
             num_animations=self.num_animations,
             is_silent=is_silent,
@@ -96,6 +96,7 @@ class Evaluation:
         """The same from a shell."""
         usual, planning = EvaluationSettings(), self.settings.planning
         flags: dict[str, Any] = {
+            "--task": (self.settings.data_set, usual.data_set),
             "--split": (self.settings.split, usual.split),
             "--episodes": (self.settings.num_episodes, usual.num_episodes),
             "--capacity": (planning.capacity, usual.planning.capacity),

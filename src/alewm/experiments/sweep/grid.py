@@ -50,6 +50,14 @@ class Sweep:
     name: str
     groups: tuple[Group, ...]
 
+    def __post_init__(self) -> None:
+        mixed = next((run for run in self.runs if len(run.data_sets) > 1), None)
+        if mixed is not None:
+            raise InputError(
+                f"A sweep selects on the validation pairs of one data set, but {mixed.preset} would learn from "
+                f"{' and '.join(mixed.data_sets)}. Sweep them one by one, or train with `alewm train`."
+            )
+
     @property
     def runs(self) -> tuple[Run, ...]:
         """All trials; a configuration that two groups share is trained once."""
