@@ -11,9 +11,11 @@ import pytest
 import torch
 from rich.console import Console
 
+import alewm
 from alewm.cli.assignments import assigned_values
 from alewm.errors import InputError
 from alewm.experiments.framework.choice import DEGREE, GRIDS, MULTIPLIER, WEIGHT
+from alewm.experiments.framework.launch import launch_ranks
 from alewm.experiments.framework.library import Library
 from alewm.experiments.framework.local_processes import LocalProcesses, _dealt
 from alewm.experiments.framework.run import Run
@@ -122,6 +124,11 @@ def test_what_is_followed_takes_its_follower_along():
     assert parent.stdout.read() == ""
     parent.stdin.close()
     parent.stdout.close()
+
+
+def test_ranks_are_launched_as_often_as_asked(capfd):
+    launch_ranks(2, ["--version"])
+    assert capfd.readouterr().out.count(f"alewm {alewm.__version__}\n") == 2
 
 
 def test_progress_is_read_from_the_last_whole_line(tmp_path):
