@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import torch
+from torch import nn
 
 from alewm.benchmarks.timing import print_line
 from alewm.benchmarks.train_step import updates_of
@@ -14,12 +15,15 @@ from alewm.envs.two_room.env import TwoRoomVectorEnv
 from alewm.errors import InputError
 from alewm.experiments.presets import preset
 from alewm.model.attention import attend
-from alewm.model.world_model import WorldModel, build_world_model
+from alewm.model.fused.widths import why_not_fused
+from alewm.model.vit import ViTBlock, plain_attention_half, plain_mlp_half
+from alewm.model.world_model import build_world_model
 from alewm.planning.cem import CEMConfig
 from alewm.planning.inner_loop import plan_group
 from alewm.regularizers.mix_sigreg import mix_sigreg
 from alewm.regularizers.slices import random_directions
 from alewm.shapes import Tensor
+from alewm.training.acceleration import FusedBlocks
 
 
 class Difference(NamedTuple):
@@ -85,18 +89,71 @@ def _written_out_attention(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     return mixed
 
 
+def _fused_blocks(preset_name: str, batch: int, where: torch.device) -> Iterator[Difference]:
+    from alewm.model.fused.blocks import fused_attention_half, fused_mlp_half
+
+    config = preset(preset_name).model.encoder
+    obstacle = why_not_fused(config.hidden_dim, config.mlp_dim)
+    if obstacle is not None:
+        print(f"fused half-blocks are not checked: {obstacle}")
+        return
+    model = build_world_model(preset(preset_name).model, torch.Generator().manual_seed(0))
+    _liven(model)
+    block = model.encoder.blocks[0].to(where)
+    assert isinstance(block, ViTBlock)
+    generator = torch.Generator(where).manual_seed(7)
+    shape = (batch, config.num_patches + 1, config.hidden_dim)
+    x = torch.randn(shape, generator=generator, device=where).requires_grad_()
+    direction = torch.randn(shape, generator=generator, device=where)
+
+    for part, plain, fused in (
+        ("mlp", plain_mlp_half, fused_mlp_half),
+        ("attention", plain_attention_half, fused_attention_half),
+    ):
+        leaves = (x, *(parameter for name, parameter in block.named_parameters() if part in name))
+
+        def computed(half: Callable[[ViTBlock, Tensor], Tensor], *, rounds: bool) -> tuple[Tensor, ...]:
+            with torch.autocast(where.type, dtype=torch.bfloat16, enabled=rounds):
+                y = half(block, x)
+            return y, *torch.autograd.grad(y, leaves, direction)  # noqa: B023, called in this turn of the loop
+
+        exact, found = computed(plain, rounds=False), computed(fused, rounds=True)
+        yield Difference(f"fused {part} half in bfloat16: values, against float32", _relative(found[0], exact[0]), 2e-2)
+        # The key's bias changes no softmax: its gradient is rounding alone.
+        moving = [(a, b) for a, b in zip(found[1:], exact[1:], strict=True) if b.abs().max() > 1e-3]
+        worst = max(_relative(a, b) for a, b in moving)
+        yield Difference(f"fused {part} half in bfloat16: gradients, against float32", worst, 3e-2)
+        if part == "mlp":  # the library's attention may add in any order on its way back
+            again = zip(found, computed(fused, rounds=True), strict=True)
+            changed = max(float((a - b).detach().abs().max()) for a, b in again)
+            yield Difference(f"fused {part} half, repeated: values and gradients", changed, 0.0)
+
+
 def _updates(preset_name: str, batch: int, where: torch.device) -> Iterator[Difference]:
     num_updates = 8
     fast = _losses(preset_name, batch, where, num_updates, graphed=True)
     plain = _losses(preset_name, batch, where, num_updates, graphed=False)
     worst = max(abs(a - b) / abs(b) for a, b in zip(fast, plain, strict=True))
     yield Difference(f"{num_updates} recorded bfloat16 updates: losses, against plain ones", worst, 3e-2)
+    encoder = preset(preset_name).model.encoder
+    if why_not_fused(encoder.hidden_dim, encoder.mlp_dim) is None:
+        fused = _losses(preset_name, batch, where, num_updates, graphed=True, fused="both")
+        worst = max(abs(a - b) / abs(b) for a, b in zip(fused, plain, strict=True))
+        yield Difference("the same with fused half-blocks", worst, 3e-2)
 
 
-def _losses(preset_name: str, batch: int, where: torch.device, num_updates: int, *, graphed: bool) -> list[float]:
+def _losses(
+    preset_name: str,
+    batch: int,
+    where: torch.device,
+    num_updates: int,
+    *,
+    graphed: bool,
+    fused: FusedBlocks = "none",
+) -> list[float]:
     config = preset(preset_name)
     config = replace(config, training=replace(config.training, precision="bfloat16"))
-    update = updates_of(config, "graph" if graphed else "none", where)
+    update = updates_of(config, "graph" if graphed else "none", where, fused)
     generator, size = torch.Generator().manual_seed(2), config.model.encoder.image_size
     losses = []
     for _ in range(num_updates):
@@ -111,7 +168,9 @@ def _planning(preset_name: str, batch: int, where: torch.device) -> Iterator[Dif
     from alewm.model.fast_imagination import FastImagination
     from alewm.planning.graphed import GraphedSearch
 
-    model = _livened(build_world_model(preset(preset_name).model, torch.Generator().manual_seed(0))).to(where).eval()
+    model = build_world_model(preset(preset_name).model, torch.Generator().manual_seed(0))
+    _liven(model)
+    model = model.to(where).eval()
     capacity, D = model.support.capacities[0], model.support.latent_dim
     generator = torch.Generator(where).manual_seed(3)
     z = torch.randn(batch, capacity, generator=generator, device=where)
@@ -135,12 +194,12 @@ def _planning(preset_name: str, batch: int, where: torch.device) -> Iterator[Dif
     yield Difference("recorded search, repeated: plans", float((whole.mean - again.mean).abs().max()), 0.0)
 
 
-def _livened(model: WorldModel) -> WorldModel:
-    """Gates and modulations begin at zero; moved away from it, so that what is compared depends on them."""
+@torch.no_grad()
+def _liven(module: nn.Module) -> None:
+    """Move parameters away from zero, where gates, modulations and biases begin: what is compared depends on them."""
     generator = torch.Generator().manual_seed(4)
-    for parameter in model.parameters():
+    for parameter in module.parameters():
         parameter.add_(0.02 * torch.randn(parameter.shape, generator=generator))
-    return model
 
 
 def _environment(preset_name: str, batch: int, where: torch.device) -> Iterator[Difference]:
@@ -179,6 +238,7 @@ def _relative(found: Tensor, expected: Tensor) -> float:
 _CHECKS: tuple[Callable[[str, int, torch.device], Iterator[Difference]], ...] = (
     _regularizer,
     _attention,
+    _fused_blocks,
     _planning,
     _environment,
     _precision,

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from alewm.benchmarks.timing import median_seconds, print_line
+from alewm.benchmarks.timing import median_seconds, print_line, recorded
 from alewm.capacity.prior import polynomial_prior
 from alewm.capacity.support import CapacitySupport
 from alewm.errors import InputError
@@ -91,20 +91,12 @@ def _recorded_milliseconds(
     """Time as part of a CUDA graph, as training runs it: kernels without the processor's time to launch them."""
     if s.device.type != "cuda":
         return None
-    stream, graph = torch.cuda.Stream(s.device), torch.cuda.CUDAGraph()  # type: ignore[no-untyped-call]
-    # Fresh leaves: autograd remembers the stream that old ones were first used on.
     leaves = [tensor.detach().clone().requires_grad_() for tensor in (s, logits)]
 
     def run() -> None:
         torch.autograd.grad(loss(path, torch.float32, *leaves), leaves)
 
-    torch.cuda.synchronize(s.device)
-    with torch.cuda.stream(stream):
-        run()
-    torch.cuda.synchronize(s.device)
-    with torch.cuda.graph(graph, stream=stream):
-        run()
-    return 1e3 * median_seconds(graph.replay, 15, s.device)
+    return 1e3 * median_seconds(recorded(run, s.device), 15, s.device)
 
 
 def _support(latent_dim: int) -> CapacitySupport:

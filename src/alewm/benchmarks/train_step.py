@@ -15,7 +15,7 @@ from alewm.devices import find_device
 from alewm.experiments.presets import preset
 from alewm.model.world_model import build_world_model
 from alewm.shapes import Tensor
-from alewm.training.acceleration import Acceleration, Path, choose_acceleration
+from alewm.training.acceleration import Acceleration, FusedBlocks, Path, choose_acceleration
 from alewm.training.config import RunConfig
 from alewm.training.graphed import GraphedUpdates, accelerated
 from alewm.training.losses import Objective
@@ -35,6 +35,7 @@ def bench_train_step(
     device: str,
     precision: Literal["auto", "float32", "bfloat16"],
     acceleration: Acceleration,
+    fused_blocks: FusedBlocks,
     reference: bool,
     profile: bool,
 ) -> None:
@@ -44,7 +45,7 @@ def bench_train_step(
     dtype = config.training.autocast_dtype(where)
     size = config.model.encoder.image_size
     pixels, actions = random_batch(config, batch, where)
-    chosen = choose_acceleration(acceleration, where)
+    chosen = choose_acceleration(acceleration, where).fusing(fused_blocks, config.model.encoder, where, dtype)
     rows: dict[str, dict[str, Any]] = {}
     if reference:
         step = ReferenceStep(
@@ -58,8 +59,9 @@ def bench_train_step(
         del step
     if reference and chosen.path != "none":
         rows["none"] = _timed(partial(updates_of(config, "none", where), pixels, actions), repeats, where)
-    update = partial(updates_of(config, chosen.path, where), pixels, actions)
-    rows[chosen.path] = _timed(update, repeats, where)
+    update = partial(updates_of(config, chosen.path, where, chosen.fused), pixels, actions)
+    ours = chosen.path if chosen.fused == "none" else f"{chosen.path}, fused: {chosen.fused}"
+    rows[ours] = _timed(update, repeats, where)
     arithmetic = str(dtype or torch.float32).removeprefix("torch.")
     method, latent = config.objective.method, config.model.latent_dim
     print(f"{preset_name}: {method}, D {latent}, {batch} windows of {_FRAMES} frames of {size} x {size} on {where}")
@@ -81,8 +83,11 @@ def bench_train_step(
         device=where.type,
         precision=arithmetic,
         path=chosen.path,
-        milliseconds=rows[chosen.path]["milliseconds"],
-        windows_per_second=1e3 * batch / rows[chosen.path]["milliseconds"],
+        fused_blocks=chosen.fused,
+        updates=str(chosen),
+        milliseconds=rows[ours]["milliseconds"],
+        peak_mebibytes=rows[ours]["peak_mebibytes"],
+        windows_per_second=1e3 * batch / rows[ours]["milliseconds"],
         rows=rows,
     )
 
@@ -95,8 +100,10 @@ def random_batch(config: RunConfig, batch: int, where: torch.device) -> tuple[Te
     return pixels.to(where), actions.to(where)
 
 
-def updates_of(config: RunConfig, path: Path, where: torch.device) -> PlainUpdates | GraphedUpdates:
-    """Updates of a new model, executed as `path` says."""
+def updates_of(
+    config: RunConfig, path: Path, where: torch.device, fused: FusedBlocks = "none"
+) -> PlainUpdates | GraphedUpdates:
+    """Updates of a new model, executed as `path` and `fused` say."""
     model = build_world_model(config.model, torch.Generator().manual_seed(0)).to(where).train()
     plain = PlainUpdates(
         model,
@@ -106,7 +113,7 @@ def updates_of(config: RunConfig, path: Path, where: torch.device) -> PlainUpdat
         clip_norm=config.training.optim.clip_norm,
         autocast_dtype=config.training.autocast_dtype(where),
     )
-    return accelerated(plain, path, where)
+    return accelerated(plain, path, where, fused)
 
 
 def _timed(call: Callable[[], Any], repeats: int, where: torch.device) -> dict[str, Any]:

@@ -25,6 +25,8 @@ class TrainStep:
     """Arithmetic of the networks."""
     acceleration: Literal["auto", "none", "compile", "graph"] = "auto"
     """How updates are executed: as written, compiled, or compiled and recorded as a CUDA graph; auto is the fastest."""
+    fused_blocks: tuple[Literal["none", "mlp", "both"], ...] = ("none",)
+    """Halves of the encoder's blocks computed by fused kernels; several are compared, each in a process of its own."""
     reference: bool = False
     """Time LeWM as documented and our update as written beside it."""
     profile: bool = False
@@ -32,9 +34,44 @@ class TrainStep:
 
     def run(self) -> None:
         """Prints the table and the line of JSON."""
+        if len(self.fused_blocks) != 1:
+            from alewm.benchmarks.fused_variants import bench_fused_variants
+
+            bench_fused_variants(**vars(self))
+            return
         from alewm.benchmarks.train_step import bench_train_step
 
-        bench_train_step(**vars(self))
+        bench_train_step(**{**vars(self), "fused_blocks": self.fused_blocks[0]})
+
+
+@dataclass(frozen=True)
+class HalfBlocks:
+    """Fused halves of an encoder's block: each kernel by tile, then each half beside the plain one, compiled."""
+
+    rows: int = 131_584
+    """Tokens at once; 128 windows of 4 frames of 224 x 224 have so many."""
+    tokens: int = 257
+    """Tokens of an image, which attend to each other; divides the rows."""
+    width: int = 192
+    """Width W of a token."""
+    hidden: int = 768
+    """Hidden width of the MLP."""
+    heads: int = 3
+    """Attention heads."""
+    halves: Literal["mlp", "both"] = "both"
+    """The MLP's half alone, or both."""
+    tiles: tuple[str, ...] = ()
+    """More tiles for the MLP's kernels beside the usual candidates, as rows,chunk,warps,stages: 64,32,4,2."""
+    repeats: int = 20
+    """Timed calls of each."""
+    device: str = "auto"
+    """auto, cuda or cuda:1; a cpu where TRITON_INTERPRET=1 is set, to try the command."""
+
+    def run(self) -> None:
+        """Prints the tables and the line of JSON."""
+        from alewm.benchmarks.half_blocks import bench_half_blocks
+
+        bench_half_blocks(**vars(self))
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,8 @@
 """The image encoder: a pre-norm vision transformer read out at its CLS token."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -93,12 +95,38 @@ class ViTBlock(nn.Module):
         self.attention = SelfAttention(config.hidden_dim, config.num_heads)
         self.norm_mlp = nn.LayerNorm(config.hidden_dim, eps=LAYER_NORM_EPS)
         self.mlp = MLP(config.hidden_dim, config.mlp_dim)
+        self.halves = PLAIN_HALVES
 
     def forward(self, x: Float[Tensor, "N L W"], num_outputs: int | None = None) -> Float[Tensor, "N L_out W"]:
         """The first `num_outputs` tokens (all by default) after attention and MLP."""
-        x = x[:, :num_outputs] + self.attention(self.norm_attention(x), num_outputs)
-        mapped: Tensor = self.mlp(self.norm_mlp(x))
-        return x + mapped
+        if num_outputs is None:
+            return self.halves.mlp(self, self.halves.attention(self, x))
+        return plain_mlp_half(self, plain_attention_half(self, x, num_outputs))
+
+
+def plain_attention_half(
+    block: ViTBlock, x: Float[Tensor, "N L W"], num_outputs: int | None = None
+) -> Float[Tensor, "N L_out W"]:
+    """x, or its first tokens, with what attention adds to them."""
+    attended: Tensor = block.attention(block.norm_attention(x), num_outputs)
+    return x[:, :num_outputs] + attended
+
+
+def plain_mlp_half(block: ViTBlock, x: Float[Tensor, "N L W"]) -> Float[Tensor, "N L W"]:
+    """x with what the MLP adds to it."""
+    mapped: Tensor = block.mlp(block.norm_mlp(x))
+    return x + mapped
+
+
+class Halves(NamedTuple):
+    """How a block computes its two halves; functions of modules, so that one compiled block serves all."""
+
+    attention: Callable[[ViTBlock, Tensor], Tensor]
+    mlp: Callable[[ViTBlock, Tensor], Tensor]
+
+
+PLAIN_HALVES = Halves(plain_attention_half, plain_mlp_half)
+"""As they are written; `alewm.model.fused` has others."""
 
 
 class ViT(nn.Module):

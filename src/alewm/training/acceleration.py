@@ -1,4 +1,4 @@
-"""How an update is executed: as it is written, compiled, or compiled and recorded as one CUDA graph.
+"""How an update is executed: as written, compiled, or compiled and recorded as one CUDA graph; blocks fused or not.
 
 The choice changes the time of an update and the rounding of its sums, nothing else: weights, noise and checkpoints have
 the same layout and meaning on every path.
@@ -6,7 +6,7 @@ the same layout and meaning on every path.
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
@@ -14,11 +14,15 @@ import torch
 from alewm.devices import why_no_triton
 from alewm.distributed import num_ranks
 from alewm.errors import InputError
+from alewm.model.fused.widths import why_not_fused
+from alewm.model.vit import ViTConfig
 from alewm.model.world_model import WorldModel
 
 Acceleration = Literal["auto", "none", "compile", "graph"]
 Path = Literal["none", "compile", "graph"]
 """What `auto` may become."""
+FusedBlocks = Literal["none", "mlp", "both"]
+"""Which halves of the encoder's blocks are computed by kernels of our own."""
 
 
 @dataclass(frozen=True)
@@ -27,10 +31,37 @@ class Chosen:
 
     path: Path
     reason: str
+    fused: FusedBlocks = "none"
+    fused_reason: str | None = None
+    """Why blocks are fused or are not, where it was asked for."""
 
     def __str__(self) -> str:
         how = {"none": "not compiled", "compile": "compiled", "graph": "compiled and recorded as a CUDA graph"}
-        return f"{how[self.path]} ({self.reason})"
+        which = {"none": "no half-blocks", "mlp": "MLP halves of blocks", "both": "both halves of blocks"}
+        fused = "" if self.fused_reason is None else f", {which[self.fused]} fused ({self.fused_reason})"
+        return f"{how[self.path]} ({self.reason}){fused}"
+
+    def fusing(
+        self,
+        asked: FusedBlocks,
+        encoder: ViTConfig,
+        device: torch.device,
+        dtype: torch.dtype | None,
+        *,
+        deterministic: bool = False,
+    ) -> "Chosen":
+        """The same with the blocks of `encoder` fused as asked, or plain and with the reason where they cannot be.
+
+        `dtype` is that of mixed precision, None without.
+        """
+        if asked == "none":
+            return self
+        obstacle = why_no_triton(device) or why_not_fused(encoder.hidden_dim, encoder.mlp_dim)
+        if dtype != torch.bfloat16:
+            obstacle = obstacle or "products are not in bfloat16"
+        if deterministic:
+            obstacle = obstacle or "tiles are chosen by time, which does not repeat"
+        return replace(self, fused="none" if obstacle else asked, fused_reason=obstacle or "asked for")
 
     @contextmanager
     def suspended(self) -> Iterator[None]:
@@ -66,6 +97,16 @@ def _why_not_compile(device: torch.device) -> str | None:
     if device.type != "cuda":
         return f"the device is a {device.type}, where compiling takes minutes and gains little"
     return why_no_triton(device)
+
+
+def fuse_encoder(model: WorldModel, which: Literal["mlp", "both"], device: torch.device) -> None:
+    """Compute blocks of the encoder by fused kernels, in place, with the tiles that are fastest on `device`."""
+    from alewm.model.fused.blocks import fuse_blocks  # importing Triton takes a second, which only GPUs should cost
+    from alewm.model.fused.trials import choose_tiles
+
+    encoder = model.encoder.config
+    choose_tiles(which, encoder.hidden_dim, encoder.mlp_dim, torch.bfloat16, device)
+    fuse_blocks(model.encoder, which)
 
 
 def compile_blocks(model: WorldModel) -> None:

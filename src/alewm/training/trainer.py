@@ -84,8 +84,11 @@ class Trainer:
         loggers: Loggers | None = None,
     ) -> None:
         training = config.training
-        self.acceleration = choose_acceleration(training.acceleration, device, deterministic=training.deterministic)
-        training.autocast_dtype(device)  # a precision the device lacks is refused now, before anything is written
+        # A precision the device lacks is refused now, before anything is written.
+        dtype, repeats = training.autocast_dtype(device), training.deterministic
+        chosen = choose_acceleration(training.acceleration, device, deterministic=repeats)
+        encoder = config.model.encoder
+        self.acceleration = chosen.fusing(training.fused_blocks, encoder, device, dtype, deterministic=repeats)
         share_of_batch(training.batch_size)
         self.config, self.source, self.validation = config, source, validation
         self.validation_apart = dict(validation_apart or {})
@@ -258,7 +261,7 @@ class Trainer:
             clip_norm=training.optim.clip_norm,
             autocast_dtype=training.autocast_dtype(self.device),
         )
-        return accelerated(plain, self.acceleration.path, self.device)
+        return accelerated(plain, self.acceleration.path, self.device, self.acceleration.fused)
 
 
 @contextmanager
