@@ -52,7 +52,7 @@ def bench_collect(*, task_name: str, episodes: int, image_size: int | None, jobs
             print(f"{found.encoder:<24}{found.frames_per_second:>10,.0f}{found.bytes_per_frame:>13,.0f}")
         line |= {
             "stored_frames_per_second": rate,
-            "steady_frames_per_second": rate_later,
+            "steady_frames_per_second": made.steady_frames_per_second,
             "seconds_to_first_episode": made.seconds_to_first,
             "bytes_per_frame": num_bytes / made.num_new_frames,
             "encoders": {found.encoder: found._asdict() for found in encoders},

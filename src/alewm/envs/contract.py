@@ -238,7 +238,7 @@ def _tensor(values: Any) -> Tensor:
     return values if isinstance(values, Tensor) else torch.as_tensor(np.array(values))
 
 
-def _refuse_non_finite(values: Float[Tensor, "B *features"], what: str) -> None:
+def _refuse_non_finite(values: Float[Tensor, " B *features"], what: str) -> None:
     is_bad = ~values.isfinite().flatten(1).all(1)
     if bool(is_bad.any()):
         episode = int(is_bad.nonzero()[0])

@@ -105,7 +105,7 @@ def measure(folder: Path, data: Path, device: torch.device, options: Mapping[str
     return found
 
 
-def auroc(ordinary: Float[Tensor, "n"], surprising: Float[Tensor, "m"]) -> float:
+def auroc(ordinary: Float[Tensor, " n"], surprising: Float[Tensor, " m"]) -> float:
     """The probability that a surprising error is larger than an ordinary one; ties count half."""
     larger = (surprising[:, None] > ordinary).double().mean()
     return (larger + 0.5 * (surprising[:, None] == ordinary).double().mean()).item()

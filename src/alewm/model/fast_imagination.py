@@ -26,7 +26,7 @@ class _Map(NamedTuple):
     """x · weight + bias."""
 
     weight: Float[Tensor, "inputs outputs"]
-    bias: Float[Tensor, "outputs"]
+    bias: Float[Tensor, " outputs"]
 
 
 class _Norm(NamedTuple):
@@ -133,7 +133,7 @@ class FastImagination:
     def _map(self, linear: nn.Linear) -> _Map:
         return self._prepared(linear.weight, linear.bias)
 
-    def _prepared(self, weight: Float[Tensor, "outputs inputs"], bias: Float[Tensor, "outputs"]) -> _Map:
+    def _prepared(self, weight: Float[Tensor, "outputs inputs"], bias: Float[Tensor, " outputs"]) -> _Map:
         return _Map(self._columns(weight), bias.to(self.dtype, copy=True))
 
     def _columns(self, weight: Float[Tensor, "outputs inputs"]) -> Float[Tensor, "inputs outputs"]:

@@ -21,23 +21,23 @@ _NEAR_CENTRE, _NEAR_BORDER = 120.0, 60.0
 _ANGLE_RANGES = 12
 
 
-def block_displacements(state: Float[np.ndarray, "rows 7"], steps: int = GOAL_OFFSET) -> Float[np.ndarray, "pairs"]:
+def block_displacements(state: Float[np.ndarray, "rows 7"], steps: int = GOAL_OFFSET) -> Float[np.ndarray, " pairs"]:
     """Pixels between the block's places at t and t + `steps`, for every t."""
     return np.linalg.norm(state[steps:, 2:4] - state[:-steps, 2:4], axis=1) if len(state) > steps else np.empty(0)
 
 
-def is_moving(state: Float[np.ndarray, "rows 7"]) -> Bool[np.ndarray, "steps"]:
+def is_moving(state: Float[np.ndarray, "rows 7"]) -> Bool[np.ndarray, " steps"]:
     """Whether the block moves by more than half a pixel, step by step."""
     return np.asarray(block_displacements(state, 1) > _MOVED)
 
 
-def turns(state: Float[np.ndarray, "rows 7"]) -> Float[np.ndarray, "steps"]:
+def turns(state: Float[np.ndarray, "rows 7"]) -> Float[np.ndarray, " steps"]:
     """Radians by which the block turns, step by step."""
     angles = state[:, 4]
     return np.asarray((np.diff(angles) + np.pi) % (2 * np.pi) - np.pi)
 
 
-def touched_faces(state: Float[np.ndarray, "touching 7"], num_contacts: Int[np.ndarray, "touching"]) -> np.ndarray:
+def touched_faces(state: Float[np.ndarray, "touching 7"], num_contacts: Int[np.ndarray, " touching"]) -> np.ndarray:
     """The index in `FACES` of the face each pusher is at; two contacts at once are a concave corner."""
     way, angle = state[:, :2] - state[:, 2:4], state[:, 4]
     cosine, sine = np.cos(angle), np.sin(angle)
@@ -146,6 +146,6 @@ class PushTStatistics(TaskStatistics):
         }
 
 
-def _shares(angles: Float[np.ndarray, "rows"]) -> Float[np.ndarray, "ranges"]:
+def _shares(angles: Float[np.ndarray, " rows"]) -> Float[np.ndarray, " ranges"]:
     counts, _ = np.histogram(angles, _ANGLE_RANGES, (0.0, 2 * np.pi))
     return np.asarray(counts / len(angles))

@@ -26,7 +26,7 @@ class ParameterTable:
             name: piece.reshape(-1, *shape) for (name, shape), piece in zip(self.shapes.items(), pieces, strict=True)
         }
 
-    def pack(self, parameters: Mapping[str, Tensor]) -> Float[Tensor, "n"]:
+    def pack(self, parameters: Mapping[str, Tensor]) -> Float[Tensor, " n"]:
         """The row of one model."""
         return torch.cat([parameters[name].flatten() for name in self.shapes])
 

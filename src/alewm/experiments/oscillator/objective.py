@@ -84,7 +84,7 @@ def _squared_error(
     z: Float[Tensor, "M *batch F D"],
     s: Float[Tensor, "M *#batch F D"],
     action: Float[Tensor, "M *#batch T 2"],
-) -> Float[Tensor, "M *batch"]:
+) -> Float[Tensor, " M *batch"]:
     """The mean over transitions and coordinates, one number per sequence.
 
     The paper prints a sum over coordinates; with it the published weights collapse the latent, and public LeWM

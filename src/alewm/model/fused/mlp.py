@@ -20,7 +20,7 @@ def mlp_half(
     scale: Float[Tensor, "W"],
     shift: Float[Tensor, "W"],
     w1: Float[Tensor, "hidden W"],
-    b1: Float[Tensor, "hidden"],
+    b1: Float[Tensor, " hidden"],
     w2: Float[Tensor, "W hidden"],
     b2: Float[Tensor, "W"],
     *,
