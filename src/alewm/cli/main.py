@@ -18,6 +18,7 @@ from alewm.cli.inspect import Inspect
 from alewm.cli.lewm import ExportLeWM, ImportLeWM
 from alewm.cli.oscillator import Oscillator
 from alewm.cli.report import Report
+from alewm.cli.sweep import Sweep
 from alewm.cli.train import Train
 from alewm.errors import InputError
 
@@ -27,6 +28,7 @@ Verb = (
     | Annotated[Train, tyro.conf.subcommand("train")]
     | Annotated[Evaluate, tyro.conf.subcommand("evaluate")]
     | Annotated[Experiment, tyro.conf.subcommand("experiment")]
+    | Annotated[Sweep, tyro.conf.subcommand("sweep")]
     | Annotated[Report, tyro.conf.subcommand("report")]
     | Annotated[Inspect, tyro.conf.subcommand("inspect")]
     | Annotated[Convert, tyro.conf.subcommand("convert")]
