@@ -49,6 +49,8 @@ def test_the_oscillator_is_an_experiment_too(alewm_here):
         (("goal-cost", "--search"), "compares no configurations"),
         (("goal-cost", "--scale", "smoke", "--only", "cube"), "one task and one width"),
         (("main-table", "--seeds", 1, 1), "different numbers"),
+        (("main-table", "--address", "auto"), "--address goes with --ray"),
+        (("main-table", "--ray", "--jobs", 2), "Ray decides how many"),
         (("main-table", "--updates-per-second", 0, "--dry-run"), "must be positive"),
         (("prefix-sweep", "--device", "cpu"), "alewm collect two-room --out data/two-room.h5"),
         (("oscillator", "--only", "96"), "The oscillator has the scales"),

@@ -11,6 +11,7 @@ from alewm.workers import num_processes
 
 if TYPE_CHECKING:
     from alewm.experiments.framework.choice import Choice
+    from alewm.experiments.framework.executor import Executor
     from alewm.experiments.framework.library import Library
 
 _OSCILLATOR = "oscillator"
@@ -44,6 +45,10 @@ class Experiment:
     """Folder of all runs; results go to experiments/NAME-SCALE below it."""
     jobs: int = 1
     """Processes that train and evaluate side by side; 0 means one per core."""
+    ray: bool = False
+    """Train and evaluate on Ray instead, one model per GPU (or per core where there is none)."""
+    address: str | None = None
+    """With --ray: a running cluster, as HOST:PORT or auto, as for `alewm sweep`; if not given, Ray on this machine."""
     device: str = "auto"
     """auto (a GPU where there is one), cpu, cuda or cuda:1."""
     dry_run: bool = False
@@ -67,6 +72,10 @@ class Experiment:
             raise InputError("Name an experiment: alewm experiment NAME. `alewm experiment --list` shows all.")
         if self.short_steps is not None and (self.scale != "short" or self.short_steps < 1):
             raise InputError(f"--short-steps {self.short_steps} is a number of updates for --scale short.")
+        if (self.address is not None and not self.ray) or (self.ray and self.jobs != 1):
+            raise InputError(
+                "--address goes with --ray, and --jobs with neither: Ray decides how many run side by side."
+            )
         if self.updates_per_second is not None and self.updates_per_second <= 0:
             raise InputError(f"--updates-per-second must be positive, got {self.updates_per_second}.")
 
@@ -92,7 +101,8 @@ class Experiment:
         device, jobs = find_device(self.device), num_processes(self.jobs)
         if self.scale == "smoke":
             record_smoke_data(library, experiment.data_sets)
-        outcome = execute(experiment, library, jobs=jobs, device=device)
+        executor = self._cluster() if self.ray else None
+        outcome = execute(experiment, library, jobs=jobs, device=device, executor=executor)
         out = self.runs / "experiments" / f"{experiment.name}-{choice.scale.folder}"
         write_outcome(experiment, outcome, asked.summary, provenance()["command"], out)
         for table in outcome.tables:
@@ -100,6 +110,12 @@ class Experiment:
         for finding in outcome.findings:
             print(finding)
         print(write_experiments_report([out], out))
+
+    def _cluster(self) -> "Executor":
+        from alewm.experiments.framework.ray_cluster import RayCluster
+        from alewm.experiments.framework.share import Share
+
+        return RayCluster(self.address, self.device, Share())
 
     def _run_oscillator(self) -> None:
         """The toy study has runs, scales and seeds of its own."""

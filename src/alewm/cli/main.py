@@ -20,6 +20,7 @@ from alewm.cli.oscillator import Oscillator
 from alewm.cli.publish import Publish
 from alewm.cli.report import Report
 from alewm.cli.share import Share
+from alewm.cli.sweep import Sweep
 from alewm.cli.train import Train
 from alewm.errors import InputError
 
@@ -29,6 +30,7 @@ Verb = (
     | Annotated[Train, tyro.conf.subcommand("train")]
     | Annotated[Evaluate, tyro.conf.subcommand("evaluate")]
     | Annotated[Experiment, tyro.conf.subcommand("experiment")]
+    | Annotated[Sweep, tyro.conf.subcommand("sweep")]
     | Annotated[Report, tyro.conf.subcommand("report")]
     | Annotated[Publish, tyro.conf.subcommand("publish")]
     | Annotated[Share, tyro.conf.subcommand("share")]

@@ -1,12 +1,12 @@
 """`alewm train`: a preset on a data file or several, as a run folder that continues when the command is repeated."""
 
-import json
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
+from alewm.cli.assignments import assigned
 from alewm.config import overridden
 from alewm.errors import InputError
 
@@ -114,14 +114,4 @@ class Train:
         training = replace(config.training, **{name: value for name, value in asked.items() if value is not None})
         if self.learning_rate is not None:
             training = replace(training, optim=replace(training.optim, learning_rate=self.learning_rate))
-        return overridden(replace(config, training=training), dict(map(_assignment, self.set)))
-
-
-def _assignment(text: str) -> tuple[str, Any]:
-    path, equals, value = text.partition("=")
-    if not equals:
-        raise InputError(f"--set takes FIELD=VALUE, got {text!r}.")
-    try:
-        return path, json.loads(value)
-    except json.JSONDecodeError:
-        return path, value  # a word such as lewm needs no quotes
+        return overridden(replace(config, training=training), dict(map(assigned, self.set)))

@@ -12,7 +12,10 @@ from alewm.runs.folder import RunFolder
 
 
 class Library:
-    """Run folders directly below `root`, and data files `NAME.h5` in `data`, named like their task."""
+    """Run folders directly below `root`, and data files `NAME.h5` in `data`, named like their task.
+
+    `data` may itself be a file, that of the only task.
+    """
 
     def __init__(self, root: Path, data: Path) -> None:
         self.root, self.data = root, data
@@ -20,7 +23,7 @@ class Library:
 
     def data_path(self, task: str) -> Path:
         """The episodes of `task`."""
-        return self.data / f"{task}.h5"
+        return self.data if self.data.is_file() else self.data / f"{task}.h5"
 
     def data_paths(self, run: Run) -> tuple[Path, ...]:
         """What `run` learns from, in order."""
@@ -39,6 +42,12 @@ class Library:
     def folder(self, run: Run) -> Path:
         """Where `run` is, or will be; two presets that name one configuration share a folder."""
         return self._known.setdefault(run.key, self.root / run.name)
+
+    def holding(self, *runs: Run) -> "Library":
+        """The same for whoever needs these `runs` alone: small enough to be sent to another machine."""
+        library = Library(self.root, self.data)
+        library._known = {run.key: self.folder(run) for run in runs}
+        return library
 
     def is_trained(self, run: Run) -> bool:
         """Whether it has been trained to its end, on the data that is here now."""

@@ -29,12 +29,20 @@ class Hours:
 
 def planned(experiment: Experiment, library: Library, updates_per_second: float | None = None) -> Iterator[str]:
     """Lines for a terminal; comments start with #, so that the rest can be given to a shell."""
-    missing = _missing_runs(experiment, library)
+    hours = estimated_hours(experiment, library, updates_per_second)
+    return planned_work([Training(run) for run in experiment.runs], experiment.stages, library, hours)
+
+
+def planned_work(
+    trainings: Sequence[Training], stages: Sequence[Stage], library: Library, hours: Hours
+) -> Iterator[str]:
+    """The same for runs to be trained and what follows."""
+    missing = [training for training in trainings if not training.is_done(library)]
     if missing:
-        yield f"# training: {len(missing)} of {len(experiment.runs)} runs are missing"
-    yield from (Training(run).command(library) for run in missing)
+        yield f"# training: {len(missing)} of {len(trainings)} runs are missing"
+    yield from (training.command(library) for training in missing)
     num_evaluations = 0
-    for stage in experiment.stages:
+    for stage in stages:
         works = _missing_works(stage, library)
         if works is None:
             yield f"# {stage.title}: at most {stage.most}, known once the work above is done"
@@ -45,16 +53,23 @@ def planned(experiment: Experiment, library: Library, updates_per_second: float 
         yield from (work.command(library) for work in works)
         num_evaluations += len(works)
     yield (
-        f"# {len(experiment.runs)} runs, {len(experiment.runs) - len(missing)} of them finished; "
+        f"# {len(trainings)} runs, {len(trainings) - len(missing)} of them finished; "
         f"at most {num_evaluations} evaluations and measurements missing"
     )
-    hours = estimated_hours(experiment, library, updates_per_second)
     yield f"# about {hours.training:.1f} hours of training and {hours.evaluation:.1f} of evaluation, one by one"
     yield from (f"#   {line}" for line in hours.basis)
 
 
 def estimated_hours(experiment: Experiment, library: Library, updates_per_second: float | None = None) -> Hours:
-    """Hours of what is missing, one thing after the other.
+    """Hours of what is missing, one thing after the other."""
+    seconds = sum((_stage_seconds(stage, experiment, library) for stage in experiment.stages), 0.0)
+    return hours_of(experiment.runs, seconds, library, updates_per_second)
+
+
+def hours_of(
+    runs: Sequence[Run], evaluation: float, library: Library, updates_per_second: float | None = None
+) -> Hours:
+    """Hours of training those of `runs` that are missing, and of `evaluation`, which is in seconds.
 
     Finished runs below `library` tell what an update takes; where there is none with the same encoder,
     `updates_per_second` does (of `cost.MEASURED_PRESET`), and without it the figure that was measured.
@@ -63,7 +78,7 @@ def estimated_hours(experiment: Experiment, library: Library, updates_per_second
     known = Cost(1 / updates_per_second, "as given") if updates_per_second else ON_H200
     training = 0.0
     basis: dict[str, None] = {}
-    for run in _missing_runs(experiment, library):
+    for run in (run for run in runs if not library.is_trained(run)):
         width = run.config.model.encoder.hidden_dim
         cost = update_cost(run.config, known)
         if width in found:
@@ -71,14 +86,9 @@ def estimated_hours(experiment: Experiment, library: Library, updates_per_second
             cost = Cost(found[width], label)
         basis[cost.basis] = None
         training += run.num_updates * cost.seconds
-    evaluation = sum((_stage_seconds(stage, experiment, library) for stage in experiment.stages), 0.0)
     if evaluation:
         basis[EVALUATION_BASIS] = None
     return Hours(training / 3600, evaluation / 3600, (*basis, NOT_COUNTED))
-
-
-def _missing_runs(experiment: Experiment, library: Library) -> list[Run]:
-    return [run for run in experiment.runs if not library.is_trained(run)]
 
 
 def _missing_works(stage: Stage, library: Library) -> Sequence[Work] | None:

@@ -10,6 +10,7 @@ import torch
 
 from alewm.evaluation.run import evaluate_run
 from alewm.evaluation.settings import EvaluationSettings, results_folder
+from alewm.experiments.framework.launch import launch_ranks
 from alewm.experiments.framework.library import Library
 from alewm.experiments.framework.run import Run
 from alewm.runs.files import read_json, write_json
@@ -22,6 +23,10 @@ class Training:
     """Train `run` to its end."""
 
     run: Run
+    num_ranks: int = 1
+    """Processes that share every batch."""
+    num_threads: int = 0
+    """Threads that decode frames in each of them; 0 means one per core."""
 
     def is_done(self, library: Library) -> bool:
         """Whether nothing is left to do."""
@@ -29,18 +34,26 @@ class Training:
 
     def perform(self, library: Library, device: torch.device, *, is_silent: bool) -> None:
         """Begins or continues."""
+        if self.num_ranks > 1:
+            words = shlex.split(library.command(self.run))[1:]
+            launch_ranks(self.num_ranks, [*words, "--device", str(device), "--threads", str(self.num_threads)])
+            return
         train_run(
             self.run.config,
             library.data_paths(self.run),
             library.folder(self.run),
             device=device,
             preset=self.run.preset,
+            num_threads=self.num_threads,
             is_silent=is_silent,
         )
 
     def command(self, library: Library) -> str:
         """The same from a shell."""
-        return library.command(self.run)
+        command = library.command(self.run)
+        if self.num_ranks == 1:
+            return command
+        return f"torchrun --standalone --nproc_per_node {self.num_ranks} -m {command}"
 
 
 @dataclass(frozen=True)
@@ -85,6 +98,7 @@ class Evaluation:
         flags: dict[str, Any] = {
             "--task": (self.settings.data_set, usual.data_set),
             "--split": (self.settings.split, usual.split),
+            "--episodes": (self.settings.num_episodes, usual.num_episodes),
             "--capacity": (planning.capacity, usual.planning.capacity),
             "--goal-cost": (planning.goal_cost, usual.planning.goal_cost),
             "--candidates": (planning.cem.num_candidates, usual.planning.cem.num_candidates),

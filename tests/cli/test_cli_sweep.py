@@ -1,0 +1,204 @@
+"""`alewm sweep` as a person meets it: real processes, real Ray, real kills."""
+
+import csv
+import json
+import os
+import pty
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+from conftest import SEARCH, contents
+
+from alewm.cli.assignments import assigned_values
+from alewm.experiments.sweep.grid import preset_sweep
+
+# The configuration of the fixture `trained`, field by field.
+FIELDS = ("training.batch_size=16", "training.checkpoint_every=4", "training.log_every=1")
+STEPS = "training.num_steps=40"
+SWEEP = ("sweep", "two-room-tiny", *SEARCH, "--device", "cpu", "--cpus-per-trial", 1)
+
+
+def start(folder, *arguments, **options):
+    """`alewm ...` in `folder`, running."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "alewm", *map(str, arguments)],
+        cwd=folder,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "200", "LINES": "40", "TERM": "xterm"},
+        text=True,
+        **options,
+    )
+
+
+def runs_of(*grid):
+    return preset_sweep(["two-room-tiny"], [3072], assigned_values([*grid, *FIELDS])).runs
+
+
+def wait_for(condition):
+    deadline = time.monotonic() + 120
+    while not condition():
+        assert time.monotonic() < deadline, "nothing happened for two minutes"
+        time.sleep(0.01)
+
+
+def losses(run):
+    records = map(json.loads, (run / "metrics.jsonl").read_text().splitlines())
+    return [record["loss"] for record in records if record["kind"] == "train"]
+
+
+def killed(folder, data, grid, *options):
+    """A sweep over `grid` whose first trial was killed after its first checkpoint: folder, log, status, output."""
+    sound = runs_of(*grid)[0]
+    options = ("--data", data, "--seeds", 3072, "--retries", 1, *options)
+    sweep = start(folder, *SWEEP, "--set", *grid, *FIELDS, *options, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    run = folder / "runs" / sound.name
+    wait_for(lambda: list(run.glob("checkpoints/step-*")) or sweep.poll() is not None)
+    (log,) = (folder / "runs/sweeps").glob(f"*/logs/{sound.name}.1.log")
+    os.kill(int(re.search(r"process (\d+) on", log.read_text())[1]), signal.SIGKILL)
+    assert not (run / "result.json").exists(), "killed too late to prove anything"
+    printed, said = sweep.communicate(timeout=300)
+    assert "attempt 1 failed; it is tried again: its process was killed" in said
+    assert "Traceback" not in said
+    assert "continuing" in log.with_name(f"{sound.name}.2.log").read_text()
+    return run, log, sweep.returncode, printed, said
+
+
+def check_same(run, unkilled):
+    for name in ("model.safetensors", "training.safetensors"):
+        last = "checkpoints/step-00000040"
+        assert (run / last / name).read_bytes() == (unkilled / last / name).read_bytes()
+    assert losses(run) == losses(unkilled)
+
+
+def test_on_ray_a_killed_trial_ends_like_an_unkilled_one_and_one_that_always_fails_is_reported(trained, data, tmp_path):
+    grid = (STEPS, "training.optim.learning_rate=0.002,1e30")
+    run, log, status, printed, said = killed(tmp_path, data, grid)
+    check_same(run, trained)
+    provenance = json.loads((run / "provenance.json").read_text())
+    assert provenance["command"].startswith(f"alewm train two-room-tiny --data {data} --out runs/{run.name}")
+    diverging = runs_of(*grid)[1]
+    assert len(list(log.parent.glob(f"{diverging.name}.*.log"))) == 2
+    assert status == 1
+    assert "1 of 2 trials failed" in said
+    assert f"{diverging.name}: Loss or gradient became infinite or NaN" in said
+    assert printed.splitlines()[-1] == str(log.parents[1].relative_to(tmp_path) / "sweep.md")
+    assert "raylet" not in printed
+    assert "selected learning_rate=0.002 (" in printed
+    assert "1 of 2 configurations are complete" in printed
+    with (log.parents[1] / "trials.csv").open() as file:
+        assert [row["state"] for row in csv.DictReader(file)] == ["finished", "failed"]
+
+
+def test_in_processes_a_killed_trial_ends_like_an_unkilled_one(trained, data, tmp_path):
+    run, log, status, printed, said = killed(tmp_path, data, [f"{STEPS},4"], "--jobs", 2)
+    assert status == 0, said
+    check_same(run, trained)
+    assert "2 of 2 configurations are complete" in printed
+    with (log.parents[1] / "trials.csv").open() as file:
+        rates = [float(row["validation success (%)"]) for row in csv.DictReader(file)]
+    assert len(rates) == 2
+    assert rates == sorted(rates, reverse=True)
+    assert not list((tmp_path / "runs").glob("*/episodes.jsonl")), "test pairs were planned to"
+    assert {path.name for path in (tmp_path / "runs").glob("*/evaluations/*")} == {"validation_cem-20x2-2"}
+
+
+def test_an_interrupted_sweep_showed_one_table_and_is_continued_without_repeating(trained, data, tmp_path, alewm_here):
+    mine = shutil.copytree(trained, tmp_path / "runs/under-my-own-name")
+    arguments = (*SWEEP, "--set", *FIELDS, f"{STEPS},20", "--seeds", 3072, "--data", data)
+    terminal, theirs = pty.openpty()
+    sweep = start(tmp_path, *arguments, "--jobs", 1, stdout=subprocess.PIPE, stderr=theirs)
+    os.close(theirs)
+    shown = bytearray()
+
+    def watch():
+        try:
+            while part := os.read(terminal, 65536):
+                shown.extend(part)
+        except OSError:
+            pass  # the terminal has no writer left
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    name = runs_of(f"{STEPS},20")[1].name
+    wait_for(lambda: list((tmp_path / "runs" / name).glob("checkpoints/step-*")) or sweep.poll() is not None)
+    sweep.send_signal(signal.SIGINT)
+    sweep.communicate(timeout=60)
+    watcher.join()
+    os.close(terminal)
+    assert sweep.returncode == 130
+    text = re.sub(r"\x1b\[[^a-zA-Z]*[a-zA-Z]", "", shown.decode())
+    assert re.search(r"trial\s+state\s+updates\s+loss\s+attempt", text)
+    assert "2 trials: 1 finished, 1 training" in text
+    assert "repeat the command to continue" in text
+    assert not (tmp_path / "runs" / name / "result.json").exists(), "interrupted too late to prove anything"
+
+    before = contents(mine)
+    assert [name for name in before if name.startswith("evaluations/validation")]
+    printed = alewm_here(*arguments, "--jobs", 1)
+    assert contents(mine) == before
+    assert "2 of 2 configurations are complete" in printed
+    (log,) = (tmp_path / "runs/sweeps").glob(f"*/logs/{name}.2.log")
+    assert "continuing" in log.read_text()
+    # Nothing is left to do, so that nothing is started, not even Ray.
+    assert alewm_here(*arguments) == printed
+    assert len(list(log.parent.iterdir())) == 3
+
+
+def test_a_dry_run_prints_every_command_and_writes_nothing(alewm_here, tmp_path):
+    grid = ("two-room-192", "--set", "objective.regularizer_weight=0.15,0.3", "--seeds", 3072, 3073)
+    lines = alewm_here("sweep", *grid, "--ranks-per-trial", 2, "--episodes", 50, "--dry-run").splitlines()
+    commands = [line for line in lines if not line.startswith("#")]
+    assert sum(line.startswith("torchrun --standalone --nproc_per_node 2 -m alewm train ") for line in commands) == 4
+    assert (
+        sum("--split validation --episodes 50" in line for line in commands if line.startswith("alewm evaluate ")) == 4
+    )
+    assert len(commands) == 8
+    assert any("# 4 runs, 0 of them finished" in line for line in lines)
+    assert any(re.search(r"about [\d.]+ hours", line) for line in lines)
+    whole = alewm_here("sweep", "--only", "two-room", "192", "--seeds", 3072, "--dry-run")
+    # ALeWM: 4 λ x 3 s_q x 6 α; LeWM: 8 widths x 4 λ.
+    assert f"# {4 * 3 * 6 + 8 * 4} runs, 0 of them finished" in whole
+    assert not any(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("two-room-tinny",), "Did you mean 'two-room-tiny'?"),
+        (("two-room-tiny",), "alewm collect two-room --out data/two-room.h5"),
+        (("two-room-tiny", "--set", "objective.weight=1,2"), "Unknown ObjectiveConfig field 'weight'"),
+        (("two-room-tiny", "--set", "objective.regularizer_weight"), "FIELD=VALUE or FIELD=VALUE,VALUE"),
+        (("two-room-tiny", "--set", "model.prior_degree=1,1"), "takes different values"),
+        (("two-room-tiny", "--set", "model.prior_degree=1", "model.prior_degree=2"), "is given twice"),
+        (("two-room-tiny", "--set", "training.seed=1,2"), "is what --seeds is for"),
+        (("--set", "model.prior_degree=1,2"), "without a preset the grids are the paper's"),
+        (("--only", "cubes"), "Did you mean 'cube'?"),
+        (("two-room-tiny", "--set", "task=two-room+reacher"), "the validation pairs of one data set"),
+        (("two-room-tiny", "--only", "192"), "--only chooses among the paper's grids"),
+        (("--seeds", 1, 1), "different numbers"),
+        (("--jobs", 2, "--address", "auto"), "give one of the two"),
+        (("--jobs", -1), "--jobs is a number of processes"),
+        (("--retries", -1), "--retries is a number of 0 or more"),
+        (("--gpus-per-trial", 1.5), "a whole number or a fraction of one, got 1.5"),
+        (("--gpus-per-trial", 0.5, "--ranks-per-trial", 2), "2 processes per trial need as many GPUs"),
+        (("--cpus-per-trial", 0), "--cpus-per-trial is a number of cores"),
+        (("--updates-per-second", 0), "must be positive"),
+    ],
+)
+def test_what_cannot_be_done_is_refused(refused, arguments, message, tmp_path):
+    assert message in refused("sweep", *arguments)
+    assert not any(tmp_path.iterdir())
+
+
+def test_a_cluster_that_does_not_answer_and_ray_that_is_missing_are_said(refused, data, monkeypatch):
+    asked = ("sweep", "two-room-tiny", "--data", data, "--seeds", 1)
+    assert "Nothing answers at 127.0.0.1:1 " in refused(*asked, "--address", "127.0.0.1:1")
+    assert "--address is HOST:PORT or auto, got 'there'" in refused(*asked, "--address", "there")
+    monkeypatch.setitem(sys.modules, "ray", None)  # as if it were not installed
+    said = refused(*asked)
+    assert "Ray is not installed. Install it: pip install 'alewm[sweep]'; or give --jobs N" in said
