@@ -34,8 +34,9 @@ format: setup        ## Let ruff rewrite what it can
 bench: setup         ## Measure the fast paths beside the references
 	$(BIN)/alewm bench regularizer
 
-docs: setup          ## The pages of the environments, from their docstrings
+docs: setup          ## The pages of the environments, from their docstrings, and of the results, from results/
 	$(BIN)/python -m alewm.reports.environment_pages
+	$(BIN)/alewm report results --out docs/results.md
 
 clean:               ## Remove everything the other targets made, except runs/
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

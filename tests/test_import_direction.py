@@ -32,7 +32,7 @@ MAY_IMPORT = {
     "ecosystem": BELOW_EXPERIMENTS | {"training", "evaluation"},
     "presentation": FOUNDATION,
     "experiments": BELOW_EXPERIMENTS | {"training", "evaluation", "presentation"},
-    "reports": FOUNDATION | {"runs", "capacity", "envs", "evaluation", "presentation", "experiments"},
+    "reports": FOUNDATION | {"runs", "capacity", "data", "envs", "evaluation", "presentation", "experiments"},
     "benchmarks": BELOW_EXPERIMENTS | {"training", "evaluation", "presentation", "experiments"},
     "cli": BELOW_EXPERIMENTS | {"training", "evaluation", "experiments", "ecosystem", "reports", "benchmarks"},
 }

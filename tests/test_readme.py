@@ -3,6 +3,7 @@
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -61,7 +62,8 @@ def test_every_make_target_of_the_contract_exists():
 
 @pytest.mark.slow
 def test_the_commands_run_in_their_order(tmp_path):
-    """In one folder and one test: later commands use what earlier ones made."""
+    """In one folder and one test: later commands use what earlier ones made, or the models of the repository."""
+    shutil.copytree(ROOT / "pretrained", tmp_path / "pretrained")
     for command in commands():
         if not command.startswith("alewm "):
             continue

@@ -15,8 +15,13 @@ from safetensors.torch import load_file
 from alewm.ecosystem.hub import PretrainedRun
 from alewm.ecosystem.pretrained import save_pretrained
 from alewm.errors import InputError
+from alewm.evaluation.settings import EvaluationSettings
 from alewm.planning.cem import CEMConfig
 from alewm.planning.planner import PlanningConfig
+
+
+def few_candidates() -> EvaluationSettings:
+    return EvaluationSettings(planning=PlanningConfig(cem=CEMConfig.with_a_tenth_elite(*SEARCH[1::2])))
 
 
 @pytest.fixture(scope="module")
@@ -73,13 +78,53 @@ def test_the_card_says_what_the_run_s_files_say(shared, evaluated_run):
     assert PretrainedRun(evaluated_run).generate_model_card().data.tags == card.data.tags
 
 
-def test_it_is_evaluated_on_data_made_again_by_the_command_in_the_card(shared, evaluated_run, refused, tmp_path):
+def test_it_is_evaluated_with_its_own_pairs_and_says_how_many_ended_as_published(shared, alewm_here, tmp_path):
     folder = shutil.copytree(shared, tmp_path / "pretrained")
+    before = contents(folder)
+    printed = alewm_here("evaluate", "pretrained", *SEARCH, "--episodes", 2, "--animations", 0)
+    assert "2 of 2 episodes ended as published." in printed
+    (result,) = (folder / "evaluations").glob("*/result.json")
+    assert json.loads(result.read_text())["as_published"] == {"episodes": 2, "same_outcome": 2}
+    assert {name: contents(folder)[name] for name in before} == before
+
+
+def test_without_pairs_it_is_evaluated_on_data_made_again_by_the_command_in_the_card(
+    shared, evaluated_run, refused, tmp_path
+):
+    folder = shutil.copytree(shared, tmp_path / "pretrained")
+    (folder / "pairs.safetensors").unlink()
     said = refused("evaluate", folder, *SEARCH)
     assert "or make it again: alewm collect two-room --episodes 16" in said
     run_alewm(tmp_path, *COLLECT, "--out", "two-room.h5")
     run_alewm(tmp_path, "evaluate", "pretrained", *SEARCH, "--animations", 0, "--out", "pretrained")
     assert (folder / "episodes.jsonl").read_bytes() == (evaluated_run / "episodes.jsonl").read_bytes()
+
+
+def test_pairs_of_other_data_are_refused(shared, refused, tmp_path):
+    folder = shutil.copytree(shared, tmp_path / "pretrained")
+    (pairs,) = folder.glob("pairs.safetensors")
+    fingerprint = json.loads((folder / "config.json").read_text())["data"]["fingerprint"]
+    pairs.write_bytes(pairs.read_bytes().replace(fingerprint.encode(), b"0" * len(fingerprint)))
+    assert "may have been trained on" in refused("evaluate", folder, *SEARCH)
+    pairs.write_bytes(b"not a file of tensors")
+    assert "is damaged" in refused("evaluate", folder, *SEARCH)
+
+
+def test_a_shared_model_has_the_success_of_its_stored_weights(trained, alewm_here, refused, monkeypatch, tmp_path):
+    monkeypatch.setattr("alewm.ecosystem.share.EvaluationSettings", lambda: few_candidates())
+    run = shutil.copytree(trained, tmp_path / "run")
+    printed = alewm_here("share", run, "--out", "small", "--weights", "bfloat16", "--device", "cpu", "--animations", 1)
+    assert printed.splitlines()[-1] == "small"
+    result = json.loads((tmp_path / "small/result.json").read_text())
+    assert result["weights"] == "bfloat16"
+    assert result["training"] == json.loads((run / "result.json").read_text())["training"]
+    card = (tmp_path / "small/README.md").read_text()
+    assert "before the matrices were rounded" not in card
+    assert "`alewm evaluate small` repeats the evaluation" in card
+    assert len(list((tmp_path / "small/animations").glob("*.gif"))) == 1
+    assert "3 of 3 episodes ended as published." in alewm_here("evaluate", "small", *SEARCH, "--animations", 0)
+    (run / "result.json").write_text("{}")
+    assert "is no finished run" in refused("share", run, "--out", "other")
 
 
 def test_bfloat16_halves_the_matrices_and_stays_near(evaluated_run, shared, tmp_path):

@@ -17,7 +17,7 @@ class Evaluate:
     """
 
     runs: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN ...")]
-    """Run folders of `alewm train`."""
+    """Run folders of `alewm train`, or folders of shared models, which bring their held-out pairs along."""
     data: Path | None = None
     """The data file, if it is no longer where the run was trained."""
     task: str | None = None
@@ -92,6 +92,9 @@ class Evaluate:
             data_set = found.result["evaluated"].get("data_set")
             results[f"{run}, {data_set}" if data_set else str(run)] = found.result
         print(success_table(results))
+        for found in evaluated:
+            if found.agreement is not None:
+                print(found.agreement)
         for found in evaluated:
             print(found.path)
 

@@ -17,7 +17,9 @@ from alewm.cli.experiment import Experiment
 from alewm.cli.inspect import Inspect
 from alewm.cli.lewm import ExportLeWM, ImportLeWM
 from alewm.cli.oscillator import Oscillator
+from alewm.cli.publish import Publish
 from alewm.cli.report import Report
+from alewm.cli.share import Share
 from alewm.cli.sweep import Sweep
 from alewm.cli.train import Train
 from alewm.errors import InputError
@@ -30,6 +32,8 @@ Verb = (
     | Annotated[Experiment, tyro.conf.subcommand("experiment")]
     | Annotated[Sweep, tyro.conf.subcommand("sweep")]
     | Annotated[Report, tyro.conf.subcommand("report")]
+    | Annotated[Publish, tyro.conf.subcommand("publish")]
+    | Annotated[Share, tyro.conf.subcommand("share")]
     | Annotated[Inspect, tyro.conf.subcommand("inspect")]
     | Annotated[Convert, tyro.conf.subcommand("convert")]
     | Annotated[Oscillator, tyro.conf.subcommand("oscillator")]

@@ -61,7 +61,7 @@ class PretrainedRun(ModelHubMixin):
 
     def generate_model_card(self, *_: Any, **__: Any) -> ModelCard:
         """The card of the run."""
-        return ModelCard(SharedRun.of(self.run, self.weights).card(self.run.resolve().name))
+        return ModelCard(SharedRun.of(self.run, self.weights).card(self.run.resolve().name, self.run))
 
     def _save_pretrained(self, save_directory: Path) -> None:
         save_pretrained(self.run, save_directory, self.weights)

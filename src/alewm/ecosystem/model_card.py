@@ -25,6 +25,8 @@ def model_card(
     result: Mapping[str, Any],
     provenance: Mapping[str, Any],
     results_apart: Mapping[str, Mapping[str, Any]],
+    *,
+    brings_pairs: bool,
 ) -> str:
     """Markdown with the Hub's front matter; every number in it comes from the run's own files.
 
@@ -58,7 +60,7 @@ def model_card(
         *([] if results_apart else [_success(result, extras)]),
         "## Use\n",
         _LOADING.format(name=name),
-        *(_evaluation(name, data) for data in files.values()),
+        *(_evaluation(name, data, brings_pairs) for data in files.values()),
     ]
     return "\n".join(parts)
 
@@ -80,7 +82,7 @@ def _success(result: Mapping[str, Any], extras: Mapping[str, Any]) -> str:
         ("command", _code(result.get("made_with", {}).get("command"))),
     ]
     lines = [_table(("", ""), [(label, value) for label, value in rows if value is not None])]
-    if extras.get("weights") == "bfloat16":
+    if extras.get("weights") == "bfloat16" and result.get("weights") != "bfloat16":
         lines.append("Measured with the float32 weights, before the matrices were rounded to bfloat16.\n")
     if "imported_from" in extras:
         lines.append("The weights were imported: they may have been trained on the episodes they were tested on.\n")
@@ -95,12 +97,17 @@ def _success(result: Mapping[str, Any], extras: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _evaluation(name: str, data: Mapping[str, Any]) -> str:
+def _evaluation(name: str, data: Mapping[str, Any], brings_pairs: bool) -> str:
     made = f"`{data['made_with']}`" if "made_with" in data else f"the file with fingerprint {data.get('fingerprint')}"
-    path = data.get("path") or "FILE"
+    data_option = "" if brings_pairs else f" --data {data.get('path') or 'FILE'}"
+    pairs = (
+        "The held-out pairs are in it (`pairs.safetensors`); the data is not"
+        if brings_pairs
+        else "The data file is not included"
+    )
     return (
-        f"This folder is a run folder: `alewm evaluate {name} --data {path}` repeats the evaluation and `alewm report "
-        f"{name}` draws it. The data file is not included; it is {'made by ' if 'made_with' in data else ''}{made}.\n"
+        f"This folder is a run folder: `alewm evaluate {name}{data_option}` repeats the evaluation and `alewm report "
+        f"{name}` draws it. {pairs}; it is {'made by ' if 'made_with' in data else ''}{made}.\n"
     )
 
 

@@ -2,15 +2,16 @@
 
     config.json  provenance.json  result.json  splits*.json   as in the run, without this machine's paths
     metrics.jsonl  episodes.jsonl                             where the run has them
+    pairs*.safetensors                                        starts and goals held out, where the data is there
     checkpoints/step-<n>/model.safetensors                    the newest weights
     checkpoints/step-<n>/checkpoint.json                      architecture, action statistics, data fingerprint
     README.md                                                 the model card
 
-`alewm evaluate` and `alewm report` take such a folder like any other run. Evaluation needs the data file the run was
-trained on, or one made again by the command in the card: its fingerprint is compared.
+`alewm evaluate` and `alewm report` take such a folder like any other run. With its pairs inside, evaluation needs
+nothing else; without, it needs the data file the run was trained on, or one made again by the command in the card: its
+fingerprint is compared.
 """
 
-import shlex
 import shutil
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,18 +21,22 @@ import torch
 
 from alewm.ecosystem.model_card import model_card
 from alewm.errors import InputError
-from alewm.evaluation.settings import EVALUATIONS
+from alewm.evaluation.find_pairs import pairs_in_data
+from alewm.evaluation.run import SHARED_AS
+from alewm.evaluation.settings import EVALUATIONS, Split
+from alewm.evaluation.travelling_pairs import pairs_name, save_pairs
 from alewm.model.world_model import WorldModel
 from alewm.runs.files import read_json, write_json, write_text
+from alewm.runs.portable import portable
 from alewm.shapes import Tensor
-from alewm.training.checkpoint import Description, load_world_model, save_weights
-from alewm.training.data_sets import DATA_SETS
+from alewm.training.checkpoint import Description, load_world_model, read_description, save_weights
+from alewm.training.data_sets import DATA_SETS, data_sets_of
 from alewm.training.run import latest_checkpoint
 
 WeightType = Literal["float32", "bfloat16"]
 """How matrices are stored; vectors (norms, biases, running moments) always stay float32."""
 
-_COPIED = ("splits*.json", "metrics.jsonl", "episodes.jsonl")
+_COPIED = ("splits*.json", "pairs*.safetensors", "metrics.jsonl", "episodes.jsonl")
 
 
 @dataclass(frozen=True)
@@ -55,28 +60,19 @@ class SharedRun:
         if weights not in ("float32", "bfloat16"):
             raise InputError(f"Weights are stored as float32 or bfloat16, got {weights!r}.")
         model, description = load_world_model(latest_checkpoint(run))
-        extras = {**description.extras, "weights": weights}
-        if "data" in extras:
-            extras["data"] = _without_folder(extras["data"])
+        extras = portable({**description.extras, SHARED_AS: weights})
+        provenance, result = (portable(_content(run / name)) for name in ("provenance.json", "result.json"))
         apart = {
-            name: each | {"data": _without_folder(each["data"])} for name, each in extras.get(DATA_SETS, {}).items()
+            name: portable(_content(run / EVALUATIONS / name / "result.json")) for name in extras.get(DATA_SETS, {})
         }
-        if apart:
-            extras[DATA_SETS] = apart
-        provenance, result = _content(run / "provenance.json"), _content(run / "result.json")
-        results = {name: _content(run / EVALUATIONS / name / "result.json") for name in apart}
-        if isinstance(provenance.get("data"), dict):
-            data = provenance["data"]
-            is_mixed = data.keys() == apart.keys()
-            provenance["data"] = {n: _without_folder(d) for n, d in data.items()} if is_mixed else _without_folder(data)
-        for made in (provenance, *(each.get("made_with", {}) for each in (result, *results.values()))):
-            if "command" in made:
-                made["command"] = _without_folders(made["command"])
-        return cls(model, replace(description, source_state={}, extras=extras), result, results, provenance)
+        return cls(model, replace(description, source_state={}, extras=extras), result, apart, provenance)
 
-    def card(self, name: str) -> str:
-        """The model card."""
-        return model_card(name, self.description, self.model, self.result, self.provenance, self.results_apart)
+    def card(self, name: str, folder: Path) -> str:
+        """The model card of the model in `folder`, which may have brought its held-out pairs along."""
+        learned = data_sets_of(self.description).values()
+        brings_pairs = all((folder / pairs_name(each)).is_file() for each in learned)
+        about = (self.description, self.model, self.result, self.provenance, self.results_apart)
+        return model_card(name, *about, brings_pairs=brings_pairs)
 
 
 def save_pretrained(run: Path, out: Path, weights: WeightType = "float32") -> Path:
@@ -87,11 +83,23 @@ def save_pretrained(run: Path, out: Path, weights: WeightType = "float32") -> Pa
     save_weights(out / "checkpoints", shared.description, _stored(shared.model.state_dict(), weights))
     for path in (path for pattern in _COPIED for path in sorted(run.glob(pattern))):
         shutil.copyfile(path, out / path.name)
+    _save_missing_pairs(run, out)
     write_json(out / "result.json", shared.result)
     write_json(out / "provenance.json", shared.provenance)
-    write_text(out / "README.md", shared.card(out.resolve().name))
+    write_text(out / "README.md", shared.card(out.resolve().name, out))
     write_json(out / "config.json", read_json(run / "config.json"))  # last: from now on it is a run folder
     return out
+
+
+def _save_missing_pairs(run: Path, out: Path) -> None:
+    """The pairs, where the data file is still where the run was trained; without it they cannot be known."""
+    for learned in data_sets_of(read_description(latest_checkpoint(run))).values():
+        path, fingerprint = learned.data.get("path"), learned.data.get("fingerprint")
+        place = out / pairs_name(learned)
+        if path is not None and fingerprint is not None and Path(path).is_file() and not place.is_file():
+            held_out: tuple[Split, ...] = ("validation", "test")
+            pairs = {str(split): pairs_in_data(run, Path(path), learned, split) for split in held_out}
+            save_pairs(place, pairs, fingerprint)
 
 
 def check_new(folder: Path) -> None:
@@ -111,15 +119,3 @@ def _stored(state: dict[str, Tensor], weights: WeightType) -> dict[str, Tensor]:
 
 def _content(path: Path) -> dict[str, Any]:
     return read_json(path) if path.exists() else {}
-
-
-def _without_folder(data: dict[str, Any]) -> dict[str, Any]:
-    """A data description that names the file, not where it lies here."""
-    path = data.get("path")
-    return {**data, "path": Path(path).name if path is not None else None}
-
-
-def _without_folders(command: str) -> str:
-    """A command whose absolute paths are cut to their last part."""
-    words = shlex.split(command)
-    return shlex.join(Path(word).name if Path(word).is_absolute() else word for word in words)

@@ -3,20 +3,20 @@
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from alewm.data.pairs import EvaluationPair, draw_pairs, load_or_draw_pairs
-from alewm.data.splits import MIN_HELD_OUT_LENGTH, NUM_TEST, Splits, load_or_make_splits
 from alewm.data.store import EpisodeStore
 from alewm.devices import simulation_device
 from alewm.envs.registration import Task, get_task
 from alewm.errors import InputError
+from alewm.evaluation.agreement import Agreement, agreement_with_published
 from alewm.evaluation.animations import choose_episodes, film, write_gif
 from alewm.evaluation.closed_loop import GoalPairs
+from alewm.evaluation.find_pairs import find_pairs
 from alewm.evaluation.records import write_records
 from alewm.evaluation.settings import EvaluationSettings, check_same_settings, results_folder
 from alewm.evaluation.success import Evaluation, evaluate
@@ -29,12 +29,14 @@ from alewm.runs.files import read_json, write_json
 from alewm.runs.folder import RunFolder
 from alewm.runs.provenance import provenance
 from alewm.training.checkpoint import Description, load_world_model
-from alewm.training.data_sets import DataSet, data_set_of, data_sets_of
+from alewm.training.data_sets import data_set_of, data_sets_of
 from alewm.training.run import latest_checkpoint
 
 EPISODES_PER_BATCH = {"cpu": 16, "cuda": 64, "mps": 64}
 """Episodes searched at once: what a processor's memory and caches hold, and what fills a GPU."""
 
+SHARED_AS = "weights"
+"""What a shared model's checkpoint says besides: the type its matrices were stored in."""
 
 ACTIONS = "actions.safetensors"
 """The file of executed actions [B, budget, action_dim], from which every episode can be replayed."""
@@ -48,6 +50,8 @@ class EvaluatedRun:
     """The result.json."""
     result: dict[str, Any]
     """Its content."""
+    agreement: Agreement | None = None
+    """Of a shared model: with the records that came with it."""
 
 
 def evaluate_run(
@@ -65,8 +69,9 @@ def evaluate_run(
     The data file is the one the run was trained on, at `data_path` if it has moved. Of a run that learned from several
     data sets, `settings.data_set` or the file at `data_path` says which one is meant. Results of other settings are
     never replaced: they get a folder of their own (`settings.results_folder`). Those of these very settings are made
-    anew.
+    anew, except in the folder of a shared model: what was published stays, and the new results are compared with it.
     """
+    made_with = provenance()  # of the start, whatever changes in a working tree until the end
     checkpoint = latest_checkpoint(run)
     model, description = load_world_model(checkpoint, device)
     settings = replace(settings, data_set=_chosen_set(run, description, settings.data_set, data_path))
@@ -75,7 +80,8 @@ def evaluate_run(
         raise InputError("The checkpoint does not say which data it learned from; it was not written by `alewm train`.")
     task = get_task(learned.task)
     is_finished = "training" in _known(run / "result.json")
-    folder = out or results_folder(run, settings, description.step, is_finished=is_finished)
+    is_shared = SHARED_AS in description.extras
+    folder = out or results_folder(run, settings, description.step, is_finished=is_finished, is_shared=is_shared)
     evaluated = {
         **settings.identity(),
         "checkpoint": checkpoint.name,
@@ -95,22 +101,27 @@ def evaluate_run(
     planning = replace(settings.planning, episodes_per_batch=batch)
     search = choose_search(model, device, reference=settings.reference_search)
     planner = Planner(model, learned.statistics.mean, learned.statistics.std, planning, inner_loop=search.inner_loop)
-    pairs = _pairs(run, task, learned, settings, data_path)
+    pairs = find_pairs(run, learned, settings, data_path)
     image_size = description.config.model.encoder.image_size
     envs = task.make_vector_env(len(pairs), simulation_device(device), image_size)
     with _progress(planner, run, len(pairs), settings.budget) if not is_silent else nullcontext():
         found = evaluate(envs, pairs, planner, model.log_prior.exp(), budget=settings.budget)
     result = {**known, **found.result, "step": description.step, "search": search.description}
-    result |= {"evaluated": evaluated, "made_with": provenance()}
+    result |= {"evaluated": evaluated, "made_with": made_with}
     if "imported_from" in description.extras:
         result["imported_from"] = description.extras["imported_from"]
+    if is_shared:
+        result["weights"] = description.extras[SHARED_AS]
+    compared = agreement_with_published(run, settings, found.records) if is_shared and not is_own else None
+    if compared is not None:
+        result["as_published"] = asdict(compared)
     if not is_own:
         RunFolder(folder).open(described)
     write_records(folder / "episodes.jsonl", found.records)
     save_tensors(folder / ACTIONS, {"actions": found.outcome.actions.contiguous()})
     _film(folder / "animations", task, pairs, found, num_animations)
     write_json(folder / "result.json", result)
-    return EvaluatedRun(folder / "result.json", result)
+    return EvaluatedRun(folder / "result.json", result, compared)
 
 
 @contextmanager
@@ -147,45 +158,6 @@ def _chosen_set(run: Path, description: Description, asked: str, data_path: Path
                 )
     data_set_of(description, asked)
     return asked if len(known) > 1 else ""
-
-
-def _how_to_make(data: dict[str, Any]) -> str:
-    """How a file that `alewm collect` made is made again, as the end of a sentence; nothing for other files."""
-    return f", or make it again: {data['made_with']}" if "made_with" in data else ""
-
-
-def _pairs(run: Path, task: Task, learned: DataSet, settings: EvaluationSettings, data_path: Path | None) -> GoalPairs:
-    data = learned.data
-    if data_path is None and data["path"] is None:
-        raise InputError(f"{run} was imported without a data file. Say with --data which episodes to evaluate it on.")
-    path = data_path or Path(data["path"])
-    if data_path is None and not path.exists():
-        raise InputError(
-            f"{run} was trained on {path}, which is no longer there. Say where it is with --data{_how_to_make(data)}."
-        )
-    with EpisodeStore.open(path) as store:
-        if data["fingerprint"] is not None and store.fingerprint != data["fingerprint"]:
-            raise InputError(
-                f"{run} was trained on data with fingerprint {data['fingerprint']}, but {path} has "
-                f"{store.fingerprint}: what is held out there may have been trained on. Give the run's own data file"
-                f"{_how_to_make(data)}."
-            )
-        splits = Splits.load(run / learned.splits) if data["fingerprint"] is not None else load_or_make_splits(store)
-        stored = _stored_pairs(store, splits, settings)
-        if settings.num_episodes is not None and settings.num_episodes > len(stored):
-            raise InputError(
-                f"--episodes {settings.num_episodes} were asked for, but the {settings.split} split of {path} has "
-                f"{len(stored)} pairs."
-            )
-        return GoalPairs.gather(stored[: settings.num_episodes], store.column, task.state_columns)
-
-
-def _stored_pairs(store: EpisodeStore, splits: Splits, settings: EvaluationSettings) -> tuple[EvaluationPair, ...]:
-    if settings.split != "train":
-        return load_or_draw_pairs(store, splits).part(settings.split)
-    # Not stored, since no result is selected or published on them; drawn alike, so everyone meets the same.
-    long_enough = [episode for episode in splits.train if store.lengths[episode] >= MIN_HELD_OUT_LENGTH]
-    return draw_pairs(store, long_enough[: settings.num_episodes or NUM_TEST])
 
 
 def _film(folder: Path, task: Task, pairs: GoalPairs, found: Evaluation, count: int) -> None:

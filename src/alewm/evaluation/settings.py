@@ -66,10 +66,15 @@ class EvaluationSettings:
         return "_".join(part.replace(":", "-").replace(",", "-") for part, is_unusual in parts.items() if is_unusual)
 
 
-def results_folder(run: Path, settings: EvaluationSettings, step: int, *, is_finished: bool) -> Path:
-    """Where results belong: the default settings of a finished run in the run's folder, others below `evaluations/`."""
+def results_folder(
+    run: Path, settings: EvaluationSettings, step: int, *, is_finished: bool, is_shared: bool = False
+) -> Path:
+    """Where results belong: the default settings of a finished run in the run's folder, others below `evaluations/`.
+
+    The folder of a shared model holds what was published with it; whatever is evaluated again is below `evaluations/`.
+    """
     parts = [settings.name(), "" if is_finished else f"step-{step:08d}"]
-    name = "_".join(part for part in parts if part)
+    name = "_".join(part for part in parts if part) or ("again" if is_shared else "")
     return run / EVALUATIONS / name if name else run
 
 

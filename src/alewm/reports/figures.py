@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from alewm.evaluation.records import EpisodeRecord
@@ -39,19 +40,25 @@ def capacity_dynamics(curves: Mapping[int, Series], title: str) -> Draw:
 
     def draw(theme: Theme) -> Figure:
         figure, axes = new_axes()
-        thin = {k: thinned(series) for k, series in curves.items()}
-        steps = min((series[0] for series in thin.values()), key=len)
-        bands = [values[: len(steps)] for _, values in thin.values()]
-        axes.stackplot(steps, *bands, colors=theme.shades(len(bands)), labels=[f"k = {k}" for k in thin], linewidth=0)
-        axes.set(title=title, xlabel="update steps", ylabel="mean q(k)", ylim=(0, 1))
-        if len(steps) > 1:
-            axes.set_xlim(steps[0], steps[-1])
-        axes.grid(False)
+        capacity_bands(axes, curves, theme)
+        axes.set_title(title)
         handles, labels = axes.get_legend_handles_labels()
         axes.legend(handles[::-1], labels[::-1], loc="center left", bbox_to_anchor=(1, 0.5))
         return figure
 
     return draw
+
+
+def capacity_bands(axes: Axes, curves: Mapping[int, Series], theme: Theme) -> None:
+    """Stack mean q(k) over update steps on `axes`, each band labelled with its capacity."""
+    thin = {k: thinned(series) for k, series in curves.items()}
+    steps = min((series[0] for series in thin.values()), key=len)
+    bands = [values[: len(steps)] for _, values in thin.values()]
+    axes.stackplot(steps, *bands, colors=theme.shades(len(bands)), labels=[f"k = {k}" for k in thin], linewidth=0)
+    axes.set(xlabel="update steps", ylabel="mean q(k)", ylim=(0, 1))
+    if len(steps) > 1:
+        axes.set_xlim(steps[0], steps[-1])
+    axes.grid(False)
 
 
 def masked_variance(variance: Sequence[float], survival: Sequence[float], title: str, color: int = 0) -> Draw:

@@ -11,6 +11,7 @@ from alewm.errors import InputError
 from alewm.evaluation.records import EpisodeRecord, read_records
 from alewm.evaluation.settings import EVALUATIONS
 from alewm.presentation.series import Series
+from alewm.reports.columns import read_csv
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,7 @@ def read_run(folder: Path, name: str | None = None) -> Run:
         folder,
         _read_object(folder / "config.json"),
         _read_object(folder / "provenance.json"),
-        _read_metrics(folder / "metrics.jsonl"),
+        _read_metrics(folder / "metrics.jsonl") or _published_metrics(folder / "metrics.csv"),
         _read_object(folder / "result.json"),
         read_records(records) if records.is_file() else [],
         sorted((folder / "animations").glob("*.gif")),
@@ -158,6 +159,11 @@ def _read_metrics(path: Path) -> list[dict[str, Any]]:
             raise InputError(f"{path}, line {number}: expected a JSON object with a numeric `step`, found {line[:80]}")
         entries.append(entry)
     return entries
+
+
+def _published_metrics(path: Path) -> list[dict[str, Any]]:
+    """What `alewm publish` kept of them."""
+    return read_csv(path) if path.is_file() else []
 
 
 def _is_number(value: Any) -> bool:

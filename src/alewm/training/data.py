@@ -81,9 +81,8 @@ class TrainingData:
         return self.store.notes
 
     def sources(self, config: RunConfig) -> dict[str, Any]:
-        """Where the data is and how it was made, for provenance."""
-        found: dict[str, Any] = self.extras(config)["data"]
-        return found
+        """Where the data is, how it was made and how many windows an epoch of it has, for provenance."""
+        return {**self.extras(config)["data"], "training_windows": self.num_windows("train")}
 
     def save_splits(self, run: Path) -> None:
         """Write which episodes were held out into the run folder."""
@@ -97,6 +96,11 @@ class TrainingData:
     def _recipe(self) -> dict[str, str]:
         command = collect_command(self.store.attributes, self.store.path.name)
         return {"made_with": command} if command else {}
+
+    def num_windows(self, part: str) -> int:
+        """Windows of the episodes of `part`: of training episodes, an epoch."""
+        numbers = list(self.splits.part(part))
+        return len(WindowIndex(self.store.offsets[numbers], self.store.lengths[numbers], WindowShape()))
 
     def training_windows(self, config: RunConfig, device: torch.device, num_threads: int = 0) -> WindowLoader:
         """This rank's training windows, shuffled."""
@@ -116,9 +120,7 @@ class TrainingData:
 
     def validation_batch_size(self, config: RunConfig) -> int:
         """As in training, or as many windows as the validation episodes have for all ranks to share equally."""
-        lengths, offsets = (values[list(self.splits.validation)] for values in (self.store.lengths, self.store.offsets))
-        available = len(WindowIndex(offsets, lengths, WindowShape()))
-        return min(config.training.batch_size, available // num_ranks() * num_ranks())
+        return min(config.training.batch_size, self.num_windows("validation") // num_ranks() * num_ranks())
 
     def validation_loader(
         self, config: RunConfig, batch_size: int, device: torch.device, num_threads: int = 0

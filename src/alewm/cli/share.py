@@ -1,0 +1,37 @@
+"""`alewm share`: a trained model as a folder others can evaluate in one command."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+
+
+@dataclass(frozen=True)
+class Share:
+    """Write a finished run's weights, card and held-out pairs into a folder, with the success of those very weights.
+
+    `alewm evaluate FOLDER` then repeats the evaluation without the data, and says how many episodes ended as published.
+    """
+
+    run_folder: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
+    """A finished run folder of `alewm train`."""
+    out: Path
+    """The new folder, for example pretrained/two-room-tiny."""
+    weights: Literal["float32", "bfloat16"] = "float32"
+    """How matrices are stored; bfloat16 halves the file."""
+    device: str = "auto"
+    """auto (a GPU where there is one), cpu, cuda, cuda:1 or mps."""
+    animations: int = 2
+    """Episodes to film."""
+
+    def run(self) -> None:
+        """Writes the folder and prints its path."""
+        from alewm.devices import find_device
+        from alewm.ecosystem.share import share_run
+        from alewm.errors import InputError
+
+        if self.animations < 0:
+            raise InputError(f"--animations must not be negative, got {self.animations}.")
+        device = find_device(self.device)
+        print(share_run(self.run_folder, self.out, weights=self.weights, device=device, num_animations=self.animations))

@@ -1,0 +1,39 @@
+"""A trained model made ready for others: its folder, and its success measured with the very weights that are in it."""
+
+import shutil
+from pathlib import Path
+
+import torch
+
+from alewm.ecosystem.pretrained import SharedRun, WeightType, check_new, save_pretrained
+from alewm.errors import InputError
+from alewm.evaluation.run import evaluate_run
+from alewm.evaluation.settings import EvaluationSettings
+from alewm.runs.files import read_json, write_json, write_text
+from alewm.training.checkpoint import read_description
+from alewm.training.run import latest_checkpoint
+
+
+def share_run(
+    run: Path, out: Path, *, weights: WeightType, device: torch.device, num_animations: int = 0, is_silent: bool = False
+) -> Path:
+    """The new folder `out` with the newest weights of the finished run, evaluated as they are stored there.
+
+    It appears when it is complete; an interrupted call leaves nothing under that name.
+    """
+    check_new(out)
+    if not (run / "result.json").is_file() or "training" not in read_json(run / "result.json"):
+        raise InputError(f"{run} is no finished run: repeat its `alewm train` command to train it to its end.")
+    if len(read_description(latest_checkpoint(run)).config.data_sets) > 1:
+        raise InputError(f"{run} learned from several data sets; save it with PretrainedRun (docs/ecosystem.md).")
+    partial = out.with_name(f".{out.name}.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    save_pretrained(run, partial, weights)
+    write_json(partial / "result.json", {"training": read_json(partial / "result.json")["training"]})
+    settings = EvaluationSettings()
+    evaluate_run(partial, settings, device=device, num_animations=num_animations, out=partial, is_silent=is_silent)
+    card = SharedRun.of(partial, weights).card(out.resolve().name, partial)
+    write_text(partial / "README.md", card)
+    if out.exists():
+        out.rmdir()  # empty, as was checked
+    return partial.replace(out)

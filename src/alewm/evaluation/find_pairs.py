@@ -1,0 +1,76 @@
+"""The pairs a run is evaluated on: those that travel with a shared model, or those stored beside its data file."""
+
+from pathlib import Path
+from typing import Any
+
+from alewm.data.pairs import EvaluationPair, draw_pairs, load_or_draw_pairs
+from alewm.data.splits import MIN_HELD_OUT_LENGTH, NUM_TEST, Splits, load_or_make_splits
+from alewm.data.store import EpisodeStore
+from alewm.envs.registration import get_task
+from alewm.errors import InputError
+from alewm.evaluation.closed_loop import GoalPairs
+from alewm.evaluation.settings import EvaluationSettings, Split
+from alewm.evaluation.travelling_pairs import load_pairs, pairs_name
+from alewm.training.data_sets import DataSet
+
+
+def find_pairs(run: Path, learned: DataSet, settings: EvaluationSettings, data_path: Path | None) -> GoalPairs:
+    """The pairs `settings` asks for, of the data `run` learned from; the file is at `data_path` if it has moved."""
+    travelling = run / pairs_name(learned)
+    if data_path is None and settings.split != "train" and travelling.is_file():
+        pairs, where = load_pairs(travelling, settings.split, learned.data["fingerprint"]), travelling
+    else:
+        where = _data_path(run, learned.data, data_path)
+        pairs = pairs_in_data(run, where, learned, settings.split, settings.num_episodes)
+    if settings.num_episodes is not None and settings.num_episodes > len(pairs):
+        raise InputError(
+            f"--episodes {settings.num_episodes} were asked for, but the {settings.split} split of {where} has "
+            f"{len(pairs)} pairs."
+        )
+    return pairs if settings.num_episodes is None else pairs.take(range(settings.num_episodes))
+
+
+def pairs_in_data(run: Path, path: Path, learned: DataSet, split: Split, most_training: int | None = None) -> GoalPairs:
+    """The pairs of `split` in the data file `path`, which must be the one `run` learned from.
+
+    Of training episodes there are `most_training`, or as many as of test episodes.
+    """
+    data = learned.data
+    with EpisodeStore.open(path) as store:
+        if data["fingerprint"] is not None and store.fingerprint != data["fingerprint"]:
+            raise InputError(
+                f"{run} was trained on data with fingerprint {data['fingerprint']}, but {path} has "
+                f"{store.fingerprint}: what is held out there may have been trained on. Give the run's own data file"
+                f"{_how_to_make(data)}."
+            )
+        splits = Splits.load(run / learned.splits) if data["fingerprint"] is not None else load_or_make_splits(store)
+        stored = _stored_pairs(store, splits, split, most_training)
+        return GoalPairs.gather(stored, store.column, get_task(learned.task).state_columns)
+
+
+def _data_path(run: Path, data: dict[str, Any], data_path: Path | None) -> Path:
+    if data_path is not None:
+        return data_path
+    if data["path"] is None:
+        raise InputError(f"{run} was imported without a data file. Say with --data which episodes to evaluate it on.")
+    path = Path(data["path"])
+    if not path.exists():
+        raise InputError(
+            f"{run} was trained on {path}, which is no longer there. Say where it is with --data{_how_to_make(data)}."
+        )
+    return path
+
+
+def _how_to_make(data: dict[str, Any]) -> str:
+    """How a file that `alewm collect` made is made again, as the end of a sentence; nothing for other files."""
+    return f", or make it again: {data['made_with']}" if "made_with" in data else ""
+
+
+def _stored_pairs(
+    store: EpisodeStore, splits: Splits, split: Split, most_training: int | None
+) -> tuple[EvaluationPair, ...]:
+    if split != "train":
+        return load_or_draw_pairs(store, splits).part(split)
+    # Not stored, since no result is selected or published on them; drawn alike, so everyone meets the same.
+    long_enough = [episode for episode in splits.train if store.lengths[episode] >= MIN_HELD_OUT_LENGTH]
+    return draw_pairs(store, long_enough[: most_training or NUM_TEST])

@@ -1,0 +1,180 @@
+"""Published runs in order: those of one scale beside each other, seeds of one configuration together."""
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from alewm.config import from_dict
+from alewm.data.splits import held_out_counts
+from alewm.errors import InputError
+from alewm.evaluation.settings import EvaluationSettings
+from alewm.evaluation.statistics import Spread
+from alewm.experiments.framework.choice import TASK_TITLES
+from alewm.reports.gather import Run, flatten, read_run
+from alewm.runs.files import read_json
+
+BOOKKEEPING = frozenset(
+    f"training.{name}"
+    for name in (
+        *("seed", "log_every", "diagnose_every", "validate_every", "validation_batches", "checkpoint_every"),
+        "keep_checkpoints",
+    )
+)
+"""Fields that do not tell one configuration from another."""
+
+_FRAMES_BEFORE_A_GOAL = 19
+
+
+@dataclass(frozen=True)
+class PublishedRun:
+    """What `alewm publish` kept of a run."""
+
+    run: Run
+    evaluations: dict[str, dict[str, Any]]
+    """Results by the name of their settings; the default ones have the empty name."""
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """Its config.json."""
+        return self.run.config
+
+    @property
+    def seed(self) -> int:
+        """Of first weights, shuffling and noise."""
+        return int(self.config["training"]["seed"])
+
+    @property
+    def steps(self) -> int:
+        """Updates it made."""
+        return int(self.run.result["training"]["step"])
+
+    @property
+    def commands(self) -> list[str]:
+        """What to type, in order, to have its numbers again."""
+        results = [self.evaluations[name] for name in sorted(self.evaluations)]
+        made = [self.run.provenance, *(result.get("made_with", {}) for result in results)]
+        commands = [self.run.provenance.get("data", {}).get("made_with"), *(each.get("command") for each in made)]
+        return list(dict.fromkeys(command for command in commands if command))
+
+    @property
+    def epochs(self) -> float:
+        """Times it met each training window, on average; estimated where the run did not note how many there are.
+
+        Then episodes are taken to be longer than a window, and held-out ones as long as others.
+        """
+        data = self.config["data"]
+        windows = self.run.provenance.get("data", {}).get("training_windows")
+        if windows is None:
+            held_out = sum(held_out_counts(data["episodes"])) / data["episodes"]
+            windows = (data["frames"] - _FRAMES_BEFORE_A_GOAL * data["episodes"]) * (1 - held_out)
+        return self.steps * int(self.config["training"]["batch_size"]) / float(windows)
+
+    @property
+    def scale(self) -> tuple[Any, ...]:
+        """What runs must have in common to stand in one table."""
+        model, data = self.config["model"], self.config["data"]
+        encoder = tuple(sorted(model["encoder"].items()))
+        task = list(TASK_TITLES).index(self.config["task"])
+        return task, -self.steps, self.config["training"]["batch_size"], data["fingerprint"], encoder
+
+    @cached_property
+    def fields(self) -> dict[str, Any]:
+        """The fields of its configuration that tell it from others of its scale."""
+        return {name: value for name, value in flatten(self.config) if name not in BOOKKEEPING}
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """Runs that differ in their seed only, in its order."""
+
+    runs: tuple[PublishedRun, ...]
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """That of its first seed."""
+        return self.runs[0].config
+
+    def evaluated(self, settings: str = "") -> list[dict[str, Any]]:
+        """The results of its runs with the settings of this name."""
+        return [run.evaluations[settings] for run in self.runs if settings in run.evaluations]
+
+    def spread(self, name: str, settings: str = "") -> Spread:
+        """Mean and SEM over seeds of one number."""
+        return Spread.of([float(result[name]) for result in self.evaluated(settings)])
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Configurations that were trained on the same data with the same budget and encoder."""
+
+    configurations: tuple[Configuration, ...]
+
+    @property
+    def example(self) -> PublishedRun:
+        """Any of its runs."""
+        return self.configurations[0].runs[0]
+
+    @property
+    def runs(self) -> list[PublishedRun]:
+        """All of its runs."""
+        return [run for configuration in self.configurations for run in configuration.runs]
+
+    @property
+    def slug(self) -> str:
+        """A short name, the same as long as the scale is."""
+        example = self.example
+        width, fingerprint = example.config["model"]["encoder"]["hidden_dim"], example.config["data"]["fingerprint"]
+        return f"{example.config['task']}-{width}-{example.steps}-{fingerprint[:6]}"
+
+
+def read_published(results: Path) -> list[Scale]:
+    """The runs below `results`, which has folders of runs; the longest schedules of each task first."""
+    if not results.is_dir():
+        raise InputError(f"{results} is no folder; name the one that `alewm publish --to results/NAME` writes below.")
+    configs = sorted(results.glob("*/*/config.json"))
+    return _scales(_read(path.parent) for path in configs)
+
+
+def _read(folder: Path) -> PublishedRun:
+    run = read_run(folder)
+    if "training" not in run.result:
+        raise InputError(f"{folder} holds no finished run: result.json has no `training`. Publish it again.")
+    results = [run.result, *(read_json(path) for path in sorted((folder / "evaluations").glob("*/result.json")))]
+    return PublishedRun(run, {_settings_name(result): result for result in results if "evaluated" in result})
+
+
+def _settings_name(result: dict[str, Any]) -> str:
+    known = {name: result["evaluated"][name] for name in EvaluationSettings().identity() if name in result["evaluated"]}
+    return from_dict(EvaluationSettings, known).name()
+
+
+def _scales(runs: Iterable[PublishedRun]) -> list[Scale]:
+    by_scale: dict[str, list[PublishedRun]] = {}
+    for run in sorted(runs, key=lambda run: run.scale):
+        by_scale.setdefault(json.dumps(run.scale), []).append(run)
+    return [Scale(tuple(_configurations(group))) for group in by_scale.values()]
+
+
+def _configurations(runs: Sequence[PublishedRun]) -> list[Configuration]:
+    found: dict[str, list[PublishedRun]] = {}
+    for run in sorted(runs, key=lambda run: run.seed):
+        found.setdefault(json.dumps(run.fields, sort_keys=True), []).append(run)
+    for group in found.values():
+        seeds = [run.seed for run in group]
+        if len(set(seeds)) != len(seeds):
+            names = ", ".join(str(run.run.folder) for run in group)
+            raise InputError(f"One configuration and seed is published twice: {names}. Remove one.")
+    return sorted((Configuration(tuple(group)) for group in found.values()), key=_order)
+
+
+def _order(configuration: Configuration) -> tuple[Any, ...]:
+    """ALeWM first, then LeWM by width, then the rest; of each what has most seeds."""
+    config = configuration.config
+    model, objective = config["model"], config["objective"]
+    rank = {"alewm": 0, "lewm": 1}.get(objective["method"], 2)
+    seeds, weight = len(configuration.runs), objective["regularizer_weight"]
+    rest = json.dumps(configuration.runs[0].fields, sort_keys=True)
+    return rank, objective["method"], -model["latent_dim"], -seeds, weight, -model["prior_degree"], rest

@@ -1,0 +1,142 @@
+"""Published runs as figures: success, success against imposed capacity, q while training."""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from alewm.capacity.prior import capacity_prior
+from alewm.capacity.support import CapacitySupport
+from alewm.experiments.framework.curves import Curve, Point, success_curves
+from alewm.presentation.theme import Draw, Theme
+from alewm.reports.figures import capacity_bands
+from alewm.reports.published import PublishedRun, Scale
+from alewm.reports.result_tables import fixed_capacities, full_names
+
+MOST_POINTS = 50
+"""Points of a curve of q; more cannot be told apart in a small panel."""
+
+
+@dataclass(frozen=True)
+class ResultFigure:
+    """A figure with the numbers it shows."""
+
+    name: str
+    """Its file name."""
+    caption: str
+    data: Any
+    """All numbers and words in it, as plain JSON values."""
+    draw: Draw
+
+    @property
+    def digest(self) -> str:
+        """Of its data: two figures with the same digest show the same."""
+        return hashlib.sha256(json.dumps(self.data).encode()).hexdigest()[:16]
+
+
+def success_figure(scale: Scale) -> ResultFigure | None:
+    """Success of every configuration and seed, chance in grey; None where nothing was evaluated."""
+    shown = [each for each in scale.configurations if each.evaluated()]
+    if not shown:
+        return None
+    names = full_names(shown)
+    rates = [[100 * result["success_rate"] for result in each.evaluated()] for each in shown]
+    intervals = [[100 * bound for bound in each.evaluated()[0]["interval"]] for each in shown]
+    first = shown[0].evaluated()[0]
+    floors = {"random": 100 * first["random_success_rate"], "nothing": 100 * first["zero_success_rate"]}
+
+    def draw(theme: Theme) -> Figure:
+        figure = Figure(figsize=(6.2, 1.2 + 0.32 * len(names)), layout="constrained")
+        axes = figure.add_subplot()
+        for row, (seeds, interval) in enumerate(zip(rates, intervals, strict=True)):
+            color = theme.color(0 if names[row].startswith("ALeWM") else 1)
+            if len(seeds) == 1:
+                axes.plot(interval, [row, row], color=color, linewidth=2, alpha=0.5)
+            else:
+                mean = sum(seeds) / len(seeds)
+                axes.plot([mean, mean], [row - 0.3, row + 0.3], color=color, linewidth=2)
+            axes.plot(seeds, [row] * len(seeds), "o", color=color, markersize=5, alpha=0.8)
+        for (name, rate), style in zip(floors.items(), ("--", ":"), strict=True):
+            axes.axvline(rate, color=theme.muted, linestyle=style, linewidth=1, label=f"{name} {rate:.1f} %")
+        axes.set(xlim=(-1, 101), ylim=(len(names) - 0.4, -0.6), xlabel="test success (%)")
+        axes.set_yticks(range(len(names)), names)
+        axes.grid(axis="y", visible=False)
+        figure.legend(loc="outside upper right", ncols=2)
+        return figure
+
+    caption = "Test success: a dot per seed; their mean, or for one seed the 95 % interval, as a line; chance in grey."
+    return ResultFigure(f"{scale.slug}-success", caption, [names, rates, intervals, floors], draw)
+
+
+def sweep_figure(scale: Scale) -> ResultFigure | None:
+    """Success against imposed capacity beside the operating point; None where no run has both."""
+    shown = [each for each in scale.configurations if len(fixed_capacities(each)) > 1 and each.evaluated()]
+    if not shown:
+        return None
+    curves = [
+        Curve(
+            name,
+            tuple(Point.of(k, rate) for k, rate in fixed_capacities(each).items()),
+            Point.at(each.spread("mean_capacity"), each.spread("success_rate")),
+            "imposed capacity",
+        )
+        for name, each in zip(full_names(shown), shown, strict=True)
+    ]
+    data = [[curve.title, [_values(point) for point in (*curve.fixed, curve.star)]] for curve in curves]
+    caption = "Test success with every imposed capacity (line) and with the capacities chosen (star); bars are SEM."
+    return ResultFigure(f"{scale.slug}-capacities", caption, data, success_curves(curves, "as chosen"))
+
+
+def dynamics_figure(scale: Scale) -> ResultFigure | None:
+    """q per capacity over updates, a panel per run; None where nothing was chosen."""
+    chosen = [each for each in scale.configurations if each.config["model"]["has_selector"]]
+    panels = [
+        (f"{name}\nseed {run.seed}", _bands(run))
+        for name, each in zip(full_names(chosen), chosen, strict=True)
+        for run in each.runs
+    ]
+    if not panels:
+        return None
+    caption = "Mean q of each capacity over updates, the smallest at the bottom; at update 0 it is the prior."
+    return ResultFigure(f"{scale.slug}-dynamics", caption, panels, _stacked(panels))
+
+
+Bands = dict[int, tuple[list[float], list[float]]]
+
+
+def _bands(run: PublishedRun) -> Bands:
+    """Updates and mean q of each capacity, the prior first; of many updates every n-th, counted from the last."""
+    model = run.config["model"]
+    support = CapacitySupport(tuple(model["capacities"]))
+    prior = capacity_prior(support, model["prior_degree"], model.get("prior", "ranks")).tolist()
+    curves = run.run.capacity_dynamics()[""]
+    bands = {}
+    for k, first in zip(model["capacities"], prior, strict=True):
+        steps, values = (series[::-1][:: -(-len(series) // MOST_POINTS)][::-1] for series in curves[k])
+        bands[k] = ([0.0, *steps], [float(first), *values])
+    return bands
+
+
+def _stacked(panels: Sequence[tuple[str, Bands]]) -> Draw:
+    def draw(theme: Theme) -> Figure:
+        columns = min(3, len(panels))
+        rows = -(-len(panels) // columns)
+        figure = Figure(figsize=(2.6 * columns + 1.0, 2.2 * rows), layout="constrained")
+        grid = figure.subplots(rows, columns, squeeze=False).flatten()
+        for axes in grid[len(panels) :]:
+            axes.set_visible(False)
+        for axes, (title, bands) in zip(grid, panels, strict=False):
+            capacity_bands(axes, bands, theme)
+            axes.set_title(title, fontsize=8)
+        handles, labels = grid[0].get_legend_handles_labels()
+        figure.legend(handles[::-1], labels[::-1], loc="outside right center")
+        return figure
+
+    return draw
+
+
+def _values(point: Point) -> list[float]:
+    return [point.capacity, point.capacity_sem, point.success, point.success_sem]

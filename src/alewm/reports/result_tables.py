@@ -1,0 +1,205 @@
+"""Published runs as tables: success beside its floors and the paper's, capacities, settings."""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from alewm.evaluation.statistics import Spread
+from alewm.experiments.presets import SELECTED
+from alewm.presentation.tables import Cell, Row, Table
+from alewm.reports.published import Configuration, Scale
+from alewm.runs.files import read_json
+
+TITLES = {"alewm": "ALeWM", "lewm": "LeWM", "alewm-sigreg": "ALeWM, SIGReg", "nested-dropout": "nested dropout"}
+"""Methods as tables call them."""
+
+_BACKBONES = {(192, 12): "ViT-Tiny", (384, 12): "ViT-Small"}
+_NONE = "–"
+
+
+def backbone(config: Mapping[str, Any]) -> str:
+    """What the encoder is called, by its width and depth."""
+    encoder = config["model"]["encoder"]
+    named = _BACKBONES.get((encoder["hidden_dim"], encoder["num_blocks"]))
+    return named or f"ViT of width {encoder['hidden_dim']} and {encoder['num_blocks']} blocks"
+
+
+def method_names(configurations: Sequence[Configuration]) -> list[str]:
+    """What each configuration is called: its method, and in what else it differs from what the other columns say."""
+    named = [_method(configuration) for configuration in configurations]
+    shown = [(name, *_columns(each)) for name, each in zip(named, configurations, strict=True)]
+    for index, row in enumerate(shown):
+        alike = [each for each, other in zip(configurations, shown, strict=True) if other == row]
+        if len(alike) > 1:
+            fields = [each.runs[0].fields for each in alike]
+            differing = [name for name in fields[0] if any(other.get(name) != fields[0][name] for other in fields)]
+            own = configurations[index].runs[0].fields
+            named[index] += "".join(f", {name.rpartition('.')[2]} {own.get(name)}" for name in differing)
+    return named
+
+
+def full_names(configurations: Sequence[Configuration]) -> list[str]:
+    """The same with the width, and with λ and α where they tell configurations apart."""
+    named = []
+    for name, each in zip(method_names(configurations), configurations, strict=True):
+        own = _columns(each)
+        alike = [_columns(o) for o in configurations if (_method(o), _columns(o)[0]) == (_method(each), own[0])]
+        telling = [
+            f"{symbol} = {own[place]}"
+            for symbol, place in (("λ", 1), ("s_q", 2), ("α", 3))
+            if len({columns[place] for columns in alike}) > 1
+        ]
+        named.append(", ".join([name, f"d = {own[0]}", *telling]))
+    return named
+
+
+def success_cell(configuration: Configuration, name: str = "success_rate", settings: str = "") -> Cell:
+    """Success in percent: mean and SEM over seeds, or, for one seed, Wilson's interval and the words."""
+    results = configuration.evaluated(settings)
+    commands = tuple(command for run in configuration.runs for command in run.commands)
+    if not results or results[0][name] is None:
+        return Cell(_NONE)
+    spread = configuration.spread(name, settings)
+    if spread.sem is not None:
+        return Cell(spread.percent(), commands=commands)
+    low, high = (100 * bound for bound in results[0][name.replace("success_rate", "interval")])
+    return Cell(f"{spread.percent(1)} ({low:.1f} to {high:.1f}), one seed", commands=commands)
+
+
+def main_table(scale: Scale, paper: Mapping[str, Any], caption: str) -> Table:
+    """Every configuration evaluated with default settings, the floors below them."""
+    shown = [each for each in scale.configurations if each.evaluated()]
+    rows: list[Row] = []
+    for name, each in zip(method_names(shown), shown, strict=True):
+        rows.append(
+            [
+                name,
+                *_columns(each),
+                _seeds(each),
+                success_cell(each),
+                success_cell(each, "success_rate_nontrivial"),
+                each.spread("mean_capacity").shown(),
+                _counts(each.evaluated()),
+                _paper_cell(each, paper),
+            ]
+        )
+    for name, key in (("uniform random", "random"), ("doing nothing", "zero")):
+        rates = [_range(shown, f"{key}_success_rate{kind}") for kind in ("", "_nontrivial")]
+        rows.append([name, *[_NONE] * 5, *rates, *[_NONE] * 3])
+    head = ["method", "d", "λ", "s_q", "α", "seeds", "success (%)", "not solved at the start (%)", "mean capacity"]
+    head += ["capacities (k: episodes)", f"paper, {paper['epochs']} epochs (%)"]
+    return Table.of(f"{scale.slug}-success", caption, head, rows)
+
+
+def sweep_table(scale: Scale, caption: str) -> Table | None:
+    """Success at every fixed capacity; None where no run was evaluated so."""
+    shown = [each for each in scale.configurations if fixed_capacities(each)]
+    if not shown:
+        return None
+    ks = sorted({k for each in shown for k in fixed_capacities(each)})
+    rows: list[Row] = []
+    for name, each in zip(method_names(shown), shown, strict=True):
+        cells = [success_cell(each, settings=f"capacity-{k}") for k in ks]
+        chosen = f"{each.spread('mean_capacity').shown()}" if each.evaluated() else _NONE
+        rows.append([name, *_columns(each), *cells, success_cell(each), chosen])
+    head = ("method", "d", "λ", "s_q", "α", *(f"k = {k}" for k in ks), "as chosen", "mean capacity")
+    return Table.of(f"{scale.slug}-capacities", caption, head, rows)
+
+
+def fixed_capacities(configuration: Configuration) -> dict[int, Spread]:
+    """Success by the capacity that was imposed on planning."""
+    names = {name for run in configuration.runs for name in run.evaluations}
+    ks = sorted(int(found[1]) for name in names if (found := re.fullmatch(r"capacity-(\d+)", name)))
+    return {k: configuration.spread("success_rate", f"capacity-{k}") for k in ks}
+
+
+def settings_table(scale: Scale, caption: str) -> Table | None:
+    """Success with other settings than the default ones, fixed capacities aside; None where there are none."""
+    rows: list[Row] = []
+    for name, each in zip(method_names(scale.configurations), scale.configurations, strict=True):
+        for settings in sorted({settings for run in each.runs for settings in run.evaluations if settings}):
+            if not re.fullmatch(r"capacity-\d+", settings):
+                results = each.evaluated(settings)
+                cells = [success_cell(each, settings=settings), success_cell(each, "success_rate_nontrivial", settings)]
+                capacity = each.spread("mean_capacity", settings).shown()
+                seeds, pairs = _seeds(each, settings), str(results[0]["episodes"])
+                rows.append([settings, pairs, name, *_columns(each), seeds, *cells, capacity])
+    if not rows:
+        return None
+    rows.sort(key=lambda row: str(row[0]))
+    head = ["settings", "pairs", "method", "d", "λ", "s_q", "α", "seeds", "success (%)", "not solved at the start (%)"]
+    return Table.of(f"{scale.slug}-settings", caption, [*head, "mean capacity"], rows)
+
+
+def read_paper(results: Path) -> dict[str, Any]:
+    """The paper's table, as it is kept beside ours."""
+    found: dict[str, Any] = read_json(results / "paper.json")
+    return found
+
+
+def _method(configuration: Configuration) -> str:
+    objective = configuration.config["objective"]
+    prior = configuration.config["model"].get("prior", "ranks")
+    notes = {
+        f"prior of {prior}": prior != "ranks",
+        "q frozen at the prior": objective.get("freezes_selector"),
+        "exact marginalisation": objective.get("marginalises_capacity"),
+        f"KL {objective.get('prior_weight', 0):g} to the prior": objective.get("prior_weight"),
+        "marginal": objective["method"] == "alewm-sigreg" and objective.get("masked_sigreg") == "marginal",
+        "prefix as target": objective.get("prediction_target", "full") != "full",
+    }
+    return ", ".join([TITLES[objective["method"]], *(note for note, is_true in notes.items() if is_true)])
+
+
+def _columns(configuration: Configuration) -> list[str]:
+    """d, λ, s_q and α; the last two where there is a selector or a prior."""
+    config = configuration.config
+    model, method = config["model"], config["objective"]["method"]
+    s_q = f"{config['training']['optim']['selector_multiplier']:g}" if model["has_selector"] else _NONE
+    alpha = _NONE if method == "lewm" else f"{model['prior_degree']:g}".replace("-", "−")
+    return [str(model["latent_dim"]), f"{config['objective']['regularizer_weight']:g}", s_q, alpha]
+
+
+def _seeds(configuration: Configuration, settings: str = "") -> str:
+    return ", ".join(str(run.seed) for run in configuration.runs if settings in run.evaluations)
+
+
+def _counts(results: Iterable[Mapping[str, Any]]) -> str:
+    """Episodes planned with each capacity, seed by seed."""
+    seeds = [", ".join(f"{k}: {n}" for k, n in result["capacity_counts"].items() if n) for result in results]
+    return seeds[0] if len(set(seeds)) == 1 else "; ".join(seeds)
+
+
+def _range(configurations: Sequence[Configuration], name: str) -> str:
+    rates = [result[name] for each in configurations for result in each.evaluated() if result[name] is not None]
+    if not rates:
+        return _NONE
+    low, high = 100 * min(rates), 100 * max(rates)
+    return f"{low:.1f}" if low == high else f"{low:.1f} to {high:.1f}"
+
+
+def _paper_cell(configuration: Configuration, paper: Mapping[str, Any]) -> str:
+    """The paper's success for this method on this task, with its mean capacity; nothing for what it does not have."""
+    config = configuration.config
+    task, width, method = config["task"], config["model"]["latent_dim"], config["objective"]["method"]
+    for row in paper["rows"]:
+        rate, sem, capacity = row[task]
+        if row["backbone"] != backbone(config):
+            continue
+        is_lewm = method == "lewm" and row["method"] != "ALeWM" and capacity == width
+        is_alewm = row["method"] == "ALeWM" and row["d_max"] == width and _is_the_papers(configuration)
+        if is_lewm or is_alewm:
+            return f"{rate:.2f} ± {sem:.2f} at {capacity:g}"
+    return _NONE
+
+
+def _is_the_papers(configuration: Configuration) -> bool:
+    config = configuration.config
+    selected = SELECTED.get((config["task"], config["model"]["latent_dim"]))
+    own = (
+        config["objective"]["regularizer_weight"],
+        config["training"]["optim"]["selector_multiplier"],
+        config["model"]["prior_degree"],
+    )
+    return own == selected and _method(configuration) == TITLES["alewm"]

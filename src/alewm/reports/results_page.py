@@ -1,0 +1,183 @@
+"""`docs/results.md` and its figures, made from `results/` alone: every number in it is in a file there."""
+
+import os
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from alewm.experiments.framework.choice import TASK_TITLES
+from alewm.presentation.theme import light_and_dark
+from alewm.reports import result_tables as tables
+from alewm.reports.published import PublishedRun, Scale, read_published
+from alewm.reports.result_figures import ResultFigure, dynamics_figure, success_figure, sweep_figure
+from alewm.runs.files import read_json, write_bytes, write_text
+
+FIGURES = Path("images") / "results"
+"""Where a page keeps its figures, beside it."""
+
+_LEGEND = """\
+d is the width of the latent, λ the weight of the regularizer, s_q the selector's learning rate relative to the model's,
+α the degree of the prior. Success is the share of held-out test pairs (a start, and a goal 25 steps later in the same
+episode) that were reached within the budget; ± is the standard error over seeds, and one seed has Wilson's 95 %
+interval instead. "Not solved at the start" leaves out the pairs that count as reached before the first step. Mean
+capacity is the number of latent coordinates planned with, averaged over episodes, then seeds. The paper's figures are
+those of its main table, after ten epochs on its own data and pairs, which are not ours: they say what is known, at
+another budget.
+"""
+
+
+def write_results_page(results: Path, out: Path) -> Path:
+    """Write the page `out` and its figures from the published runs below `results`; the path of the page."""
+    text, figures = results_page(results, out)
+    folder = out.parent / FIGURES
+    for old in folder.glob("*.svg"):
+        old.unlink()
+    for figure in figures:
+        for suffix, content in zip(("", "-dark"), light_and_dark(figure.draw), strict=True):
+            # Not the drawing's bytes, which vary with its library, but its data tell whether it is up to date.
+            write_bytes(folder / f"{figure.name}{suffix}.svg", content + f"<!-- data {figure.digest} -->\n".encode())
+    write_text(out, text)
+    return out
+
+
+def results_page(results: Path, out: Path) -> tuple[str, list[ResultFigure]]:
+    """The Markdown of a page that will be at `out`, and its figures, not drawn yet."""
+    scales, paper = read_published(results), tables.read_paper(results)
+    figures: list[ResultFigure] = []
+    parts = [_top(results, out)]
+    for scale in scales:
+        parts += _section(scale, paper, results, out, figures)
+    parts += _oscillator(results / "oscillator", out)
+    return "\n".join(parts), figures
+
+
+def _top(results: Path, out: Path) -> str:
+    command = f"alewm report {results.name} --out {out.parent.name}/{out.name}"
+    where = os.path.relpath(results, out.parent)
+    return (
+        f"<!-- Made by `{command}` from {results.name}/. Publish runs there (`alewm publish`) and repeat it. -->\n\n"
+        f"# Results\n\nMade by `{command}` from the records in [{results.name}/]({where}), which hold every number on "
+        f"this page, episode by episode.\n\n{_LEGEND}"
+    )
+
+
+def _section(
+    scale: Scale, paper: dict[str, Any], results: Path, out: Path, figures: list[ResultFigure]
+) -> Iterator[str]:
+    yield f"## {_title(scale)}\n"
+    if any(each.evaluated() for each in scale.configurations):
+        yield tables.main_table(scale, paper, _caption(scale)).markdown()
+    else:
+        yield f"{_caption(scale)}\n"
+    yield from _shipped(scale)
+    sweep = tables.sweep_table(scale, "Test success (%) with every imposed capacity, without retraining.")
+    settings = tables.settings_table(scale, "Other settings; on `validation` pairs configurations are selected.")
+    drawn = (success_figure(scale), sweep_figure(scale), dynamics_figure(scale))
+    for figure, table in zip(drawn, (None, sweep, settings), strict=True):
+        if figure is not None:
+            figures.append(figure)
+            yield _picture(figure)
+        if table is not None:
+            yield table.markdown()
+    yield _commands(scale, results, out)
+
+
+def _title(scale: Scale) -> str:
+    run = scale.example
+    return f"{TASK_TITLES[run.config['task']]}, {tables.backbone(run.config)}, {run.steps:,} updates"
+
+
+def _caption(scale: Scale) -> str:
+    """The scale, in words."""
+    run = scale.example
+    data, encoder = run.config["data"], run.config["model"]["encoder"]
+    sentences = [
+        f"{run.steps:,} updates of {run.config['training']['batch_size']} windows, {_epochs(run)} (a complete "
+        f"schedule, the same for every row), of {data['episodes']:,} episodes with {data['frames']:,} frames "
+        f"(fingerprint `{data['fingerprint']}`); {tables.backbone(run.config)}, patches of {encoder['patch_size']} and "
+        f"images of {encoder['image_size']} pixels.",
+        f"Trained on {_machines(scale)}.",
+    ]
+    evaluated = [result for each in scale.configurations for result in each.evaluated()]
+    if evaluated:
+        first = evaluated[0]
+        cem = first["planning"]["cem"]
+        sentences.append(
+            f"{first['episodes']} test pairs, {first['episodes'] - first['episodes_nontrivial']} of them solved at the "
+            f"start; {first['budget']} steps; CEM with {cem['num_candidates']} candidates, {cem['num_iterations']} "
+            f"iterations."
+        )
+    return " ".join(sentences)
+
+
+def _epochs(run: PublishedRun) -> str:
+    about = "" if "training_windows" in run.run.provenance.get("data", {}) else "about "
+    return f"{about}{run.epochs:.2g} of an epoch" if run.epochs < 1 else f"{about}{run.epochs:.2g} epochs"
+
+
+def _machines(scale: Scale) -> str:
+    """Processors, which others may have used at the time, and accelerators with the seconds of a run."""
+    processors = {str(run.run.provenance["processor"]) for run in scale.runs if not run.run.provenance["accelerator"]}
+    accelerators: dict[str, list[float]] = {}
+    for run in scale.runs:
+        if name := run.run.provenance["accelerator"]:
+            accelerators.setdefault(name, []).append(float(run.run.result["training"]["seconds"]))
+    timed = [f"{name} ({_span(seconds)} s a run)" for name, seconds in sorted(accelerators.items())]
+    return ", ".join([*timed, *sorted(processors)])
+
+
+def _span(values: list[float]) -> str:
+    low, high = f"{min(values):.0f}", f"{max(values):.0f}"
+    return low if low == high else f"{low} to {high}"
+
+
+def _shipped(scale: Scale) -> Iterator[str]:
+    """Which of the models lie in the repository."""
+    shipped = [run for run in scale.runs if "weights" in run.evaluations.get("", {})]
+    if not shipped:
+        return
+    commands = ", ".join(
+        f"`alewm evaluate pretrained/{run.run.name}` (seed {run.seed}, {run.run.result['weights']})" for run in shipped
+    )
+    yield (
+        f"These models are in the repository, and their success above is that of the files there. To repeat it without "
+        f"the data, on all {shipped[0].evaluations['']['episodes']} pairs, and to be told how many episodes ended as "
+        f"published: {commands}.\n"
+    )
+
+
+def _picture(figure: ResultFigure) -> str:
+    light, dark = (FIGURES / f"{figure.name}{kind}.svg" for kind in ("", "-dark"))
+    return (
+        f'<picture><source media="(prefers-color-scheme: dark)" srcset="{dark}"><img src="{light}" '
+        f'alt="{figure.caption}"></picture>\n\n*{figure.caption}* <!-- data {figure.digest} -->\n'
+    )
+
+
+def _commands(scale: Scale, results: Path, out: Path) -> str:
+    blocks = []
+    for name, each in zip(tables.method_names(scale.configurations), scale.configurations, strict=True):
+        links = ", ".join(_link(run, results, out) for run in each.runs)
+        commands = dict.fromkeys(command for run in each.runs for command in run.commands)
+        width = each.config["model"]["latent_dim"]
+        blocks.append(f"{name}, d = {width} ({links}):\n\n```bash\n" + "\n".join(commands) + "\n```\n")
+    return "<details><summary>Commands and records of every row</summary>\n\n" + "\n".join(blocks) + "\n</details>\n"
+
+
+def _link(run: PublishedRun, results: Path, out: Path) -> str:
+    return f"[seed {run.seed}]({os.path.relpath(run.run.folder, out.parent)})"
+
+
+def _oscillator(folder: Path, out: Path) -> Iterator[str]:
+    """The toy study, whose table its own command writes."""
+    if not (folder / "table.md").is_file():
+        return
+    made = read_json(folder / "provenance.json")
+    yield "## Two oscillators\n"
+    yield (folder / "table.md").read_text(encoding="utf-8")
+    yield (
+        f"Mean ± standard deviation over seeds, test split; `{shlex.join(shlex.split(made['command']))}` on "
+        f"{made['accelerator'] or made['processor']}, {made['cores']} cores "
+        f"([records]({os.path.relpath(folder, out.parent)})).\n"
+    )

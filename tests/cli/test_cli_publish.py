@@ -1,0 +1,67 @@
+"""`alewm publish` and the page made of what it keeps."""
+
+import json
+import shutil
+from dataclasses import replace
+
+import pytest
+import torch
+from conftest import SEARCH, contents
+
+from alewm.evaluation.run import evaluate_run
+from alewm.evaluation.settings import EvaluationSettings
+from alewm.planning.cem import CEMConfig
+from alewm.planning.planner import PlanningConfig
+
+
+@pytest.fixture(scope="module")
+def evaluated(trained, tmp_path_factory):
+    """A run with its default result (of a small search) and two others."""
+    run = shutil.copytree(trained, tmp_path_factory.mktemp("evaluated") / "tiny-0")
+    planning = PlanningConfig(cem=CEMConfig.with_a_tenth_elite(*SEARCH[1::2]))
+    usual = EvaluationSettings(planning=planning)
+    for settings, out in (
+        (usual, run),
+        (replace(usual, planning=replace(planning, capacity="4")), None),
+        (replace(usual, split="validation"), None),
+    ):
+        evaluate_run(run, settings, device=torch.device("cpu"), num_animations=0, out=out, is_silent=True)
+    return run
+
+
+def test_what_is_published_is_small_and_says_nothing_of_this_machine(evaluated, alewm_here, tmp_path):
+    printed = alewm_here("publish", evaluated, "--to", "results/tiny")
+    assert printed.splitlines()[-1] == "results/tiny"
+    published = contents(tmp_path / "results/tiny/tiny-0")
+    assert set(published) >= {"config.json", "provenance.json", "result.json", "episodes.csv", "metrics.csv"}
+    assert len([name for name in published if name.startswith("evaluations/")]) == 4
+    assert f"1 runs, {sum(map(len, published.values())):,} bytes" in printed
+    assert sum(map(len, published.values())) < 60_000
+    for name, content in published.items():
+        assert str(evaluated.parent).encode() not in content, name
+        assert b"/tmp" not in content, name
+    again = alewm_here("publish", evaluated, "--to", "results/tiny")
+    assert again == printed
+    assert contents(tmp_path / "results/tiny/tiny-0") == published
+
+
+def test_what_cannot_be_published_is_refused_and_nothing_is_written(evaluated, trained, refused, tmp_path):
+    assert "has not been evaluated" in refused("publish", evaluated, trained, "--to", "results")
+    unfinished = shutil.copytree(evaluated, tmp_path / "unfinished")
+    (unfinished / "result.json").unlink()
+    assert "has not finished training" in refused("publish", unfinished, "--to", "results")
+    assert "is no run folder" in refused("publish", tmp_path, "--to", "results")
+    twice = shutil.copytree(evaluated, tmp_path / "elsewhere" / evaluated.name)
+    assert "Two of the runs are called tiny-0" in refused("publish", evaluated, twice, "--to", "results")
+    assert not (tmp_path / "results").exists()
+
+
+def test_another_run_of_the_same_name_is_refused(evaluated, alewm_here, refused, tmp_path):
+    alewm_here("publish", evaluated, "--to", "results")
+    other = shutil.copytree(evaluated, tmp_path / "other" / evaluated.name)
+    config = json.loads((other / "config.json").read_text())
+    config["training"]["seed"] = 1
+    (other / "config.json").write_text(json.dumps(config))
+    before = contents(tmp_path / "results")
+    assert "training.seed: asked 1, found 3072" in refused("publish", other, "--to", "results")
+    assert contents(tmp_path / "results") == before

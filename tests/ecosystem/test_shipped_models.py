@@ -1,0 +1,57 @@
+"""The models in the repository are the published ones, and reach what is published."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+
+from alewm.evaluation.records import read_records, summarise
+from alewm.evaluation.run import evaluate_run
+from alewm.evaluation.settings import EvaluationSettings
+from alewm.reports.columns import csv_text, read_csv
+from alewm.reports.publish import episode_columns
+
+ROOT = Path(__file__).parents[2]
+MODELS = sorted(path.parent for path in (ROOT / "pretrained").glob("*/config.json"))
+NUM_PAIRS = 8
+
+
+@pytest.mark.parametrize("folder", MODELS, ids=lambda folder: folder.name)
+def test_what_is_published_of_a_model_is_what_lies_beside_its_weights(folder):
+    published = ROOT / "results" / "two-room-tiny" / folder.name
+    result, records = json.loads((folder / "result.json").read_text()), read_records(folder / "episodes.jsonl")
+    assert json.loads((published / "result.json").read_text()) == result
+    assert (published / "episodes.csv").read_text() == csv_text(
+        episode_columns(record, result["support"] if len(result["support"]) > 1 else ()) for record in records
+    )
+    assert {name: result[name] for name in summarise(records)} == summarise(records)
+    assert read_csv(published / "episodes.csv")[0]["episode"] == records[0].episode
+
+
+def test_the_models_fit_into_a_repository():
+    files = [path for path in (ROOT / "pretrained").rglob("*") if path.is_file() and "evaluations" not in path.parts]
+    assert 0 < sum(path.stat().st_size for path in files) < 16_000_000
+    assert not [path for path in files if path.name == "training.safetensors"]
+
+
+@pytest.mark.slow
+def test_the_shipped_model_plans_as_published(tmp_path):
+    """On the first pairs only, which every episode's own random stream allows.
+
+    Capacities, floors and starts must agree exactly. Whether a goal is reached may change with the rounding of another
+    processor or library, since a search of thirty iterations amplifies it, so one episode may differ.
+    """
+    folder = shutil.copytree(ROOT / "pretrained" / "two-room-tiny", tmp_path / "two-room-tiny")
+    settings = EvaluationSettings(num_episodes=NUM_PAIRS)
+    again = evaluate_run(folder, settings, device=torch.device("cpu"), num_animations=0, is_silent=True)
+    ours = read_records(again.path.parent / "episodes.jsonl")
+    published = read_records(folder / "episodes.jsonl")[:NUM_PAIRS]
+    for name in ("episode", "start_step", "goal_step", "capacity", "presolved", "random_success", "zero_success"):
+        assert [getattr(record, name) for record in ours] == [getattr(record, name) for record in published], name
+    for a, b in zip(ours, published, strict=True):
+        assert a.q == pytest.approx(b.q, abs=1e-5)
+    assert again.agreement is not None
+    assert again.agreement.episodes == NUM_PAIRS
+    assert again.agreement.same_outcome >= NUM_PAIRS - 1

@@ -1,0 +1,191 @@
+"""What is published can be checked: the page is that of the records, and the records give the rates in the results."""
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from alewm.errors import InputError
+from alewm.evaluation.statistics import Proportion
+from alewm.reports.columns import csv_text, read_csv
+from alewm.reports.published import read_published
+from alewm.reports.results_page import results_page, write_results_page
+from alewm.runs.portable import portable
+
+ROOT = Path(__file__).parents[2]
+RESULTS = ROOT / "results"
+EXAMPLE = RESULTS / "two-room-short" / "alewm-192-3072"
+
+
+def evaluations():
+    return sorted(path.parent for path in RESULTS.glob("*/**/episodes.csv"))
+
+
+def test_the_committed_page_and_its_figures_are_those_of_the_records():
+    text, figures = results_page(RESULTS, ROOT / "docs" / "results.md")
+    outdated = "out of date, repeat: alewm report results --out docs/results.md"
+    assert text == (ROOT / "docs/results.md").read_text(), outdated
+    names = {
+        f"{figure.name}{kind}.svg": f"<!-- data {figure.digest} -->" for figure in figures for kind in ("", "-dark")
+    }
+    committed = {path.name: path.read_text().splitlines()[-1] for path in (ROOT / "docs/images/results").iterdir()}
+    assert committed == names, outdated
+
+
+def test_figures_are_drawn_beside_the_page_and_old_ones_removed(published, tmp_path):
+    (tmp_path / "docs/images/results").mkdir(parents=True)
+    (tmp_path / "docs/images/results/old.svg").touch()
+    page = write_results_page(published("alewm"), tmp_path / "docs" / "results.md")
+    shown = re.findall(r'(?:srcset|src)="([^"]+)"', page.read_text())
+    drawn = sorted(str(path.relative_to(page.parent)) for path in page.parent.rglob("*.svg"))
+    assert sorted(shown) == drawn
+    assert all((page.parent / name).read_text().startswith("<?xml") for name in drawn)
+
+
+def share_of(name: str, rows: list[dict]) -> Proportion:
+    return Proportion(sum(row[name] for row in rows), len(rows))
+
+
+@pytest.mark.parametrize("folder", evaluations(), ids=lambda folder: str(folder.relative_to(RESULTS)))
+def test_the_episodes_give_the_rates_of_the_result(folder):
+    result, episodes = json.loads((folder / "result.json").read_text()), read_csv(folder / "episodes.csv")
+    hard = [episode for episode in episodes if not episode["presolved"]]
+    for suffix, rows in (("", episodes), ("_nontrivial", hard)):
+        success = share_of("success", rows)
+        assert result[f"episodes{suffix}"] == len(rows)
+        assert result[f"success_rate{suffix}"] == success.rate
+        assert result[f"interval{suffix}"] == success.interval
+        for floor in ("random", "zero"):
+            assert result[f"{floor}_success_rate{suffix}"] == share_of(f"{floor}_success", rows).rate
+    assert result["mean_capacity"] == sum(row["capacity"] for row in episodes) / len(episodes)
+    for k, count in result["capacity_counts"].items():
+        assert count == sum(row["capacity"] == int(k) for row in episodes)
+
+
+def test_nothing_published_is_large_or_names_a_machine_s_folders():
+    files = [path for path in RESULTS.rglob("*") if path.is_file()]
+    assert {path.suffix for path in files} <= {".json", ".csv", ".md"}
+    for path in files:
+        assert path.stat().st_size < 200_000, path
+        if path.suffix == ".json":
+            assert portable(json.loads(path.read_text())) == json.loads(path.read_text()), path
+
+
+@pytest.fixture
+def published(tmp_path):
+    """A function that publishes a copy of the example with other values in some files."""
+    (tmp_path / "results").mkdir()
+    shutil.copyfile(RESULTS / "paper.json", tmp_path / "results" / "paper.json")
+
+    def publish(name, *, config=(), evaluation="", **result):
+        place = tmp_path / "results" / "here" / name
+        if not place.exists():
+            shutil.copytree(EXAMPLE, place)
+        _change(place / "config.json", dict(config))
+        if evaluation:
+            (place / "evaluations" / evaluation).mkdir(parents=True)
+            shutil.copyfile(EXAMPLE / "result.json", place / "evaluations" / evaluation / "result.json")
+            place = place / "evaluations" / evaluation
+        _change(place / "result.json", result)
+        return tmp_path / "results"
+
+    return publish
+
+
+def _change(path: Path, changes: dict) -> None:
+    content = json.loads(path.read_text())
+    for name, value in changes.items():
+        *outer, last = name.split(".")
+        place = content
+        for part in outer:
+            place = place[part]
+        place[last] = value
+    path.write_text(json.dumps(content))
+
+
+def page_of(results: Path) -> str:
+    return results_page(results, results.parent / "docs" / "results.md")[0]
+
+
+def test_seeds_of_one_configuration_become_a_mean_and_its_standard_error(published):
+    for seed, rate in ((3072, 0.98), (3073, 0.96), (3074, 1.0)):
+        results = published(f"alewm-{seed}", config={"training.seed": seed}, success_rate=rate)
+    text = page_of(results)
+    assert "| ALeWM | 192 | 0.3 | 3 | 3 | 3072, 3073, 3074 | 98.00 ± 1.15 | 98.38 ± 0.00 | 8.00 ± 0.00 |" in text
+    assert ", one seed |" not in text
+    assert "| 100.00 ± 0.00 at 8 |" in text
+
+
+def test_other_configurations_stand_in_rows_of_their_own_with_what_makes_them_different(published):
+    published("paper")
+    published("frozen", config={"objective.freezes_selector": True})
+    published("flat", config={"model.prior_degree": -1.0})
+    published("slow", config={"training.optim.weight_decay": 0.1})
+    lewm = {"objective.method": "lewm", "model.has_selector": False, "model.latent_dim": 32, "model.capacities": [32]}
+    results = published("lewm", config=lewm, mean_capacity=32.0)
+    text = page_of(results)
+    rows = [re.split(r"\s*\|\s*", line)[1:] for line in text.splitlines() if line.startswith("| ")]
+    by_name = {row[0]: row for row in rows}
+    assert by_name["ALeWM, weight_decay 0.001"][-2] == "100.00 ± 0.00 at 8"
+    assert by_name["ALeWM, q frozen at the prior"][-2] == "–"
+    assert by_name["ALeWM"][4] == "−1"
+    assert by_name["LeWM"][1:5] == ["32", "0.3", "–", "–"]
+    assert by_name["LeWM"][-2] == "95.00 ± 0.00 at 32"
+    assert "98.5 (95.7 to 99.5), one seed" in by_name["LeWM"]
+
+
+def test_scales_are_never_mixed(published):
+    published("short")
+    published("other-data", config={"data.fingerprint": "0" * 32})
+    results = published("longer", **{"training.step": 9000})
+    assert [scale.example.steps for scale in read_published(results)] == [9000, 4500, 4500]
+    assert page_of(results).count("## TwoRoom") == 3
+
+
+def test_imposed_capacities_and_other_settings_have_tables(published):
+    for k, rate in ((8, 0.99), (64, 0.5)):
+        changes = {"evaluated.planning.capacity": str(k), "success_rate": rate}
+        published("alewm", evaluation=f"capacity-{k}", **changes)
+    results = published("alewm", evaluation="validation", **{"evaluated.split": "validation", "success_rate": 0.7})
+    text, figures = results_page(results, results.parent / "page.md")
+    assert "| k = 8 | k = 64 | as chosen |" in text
+    assert "| 99.0 (95.7 to 99.5), one seed | 50.0 (" in text
+    assert "| validation | 200 | ALeWM | 192 |" in text
+    (sweep,) = [figure for figure in figures if figure.name.endswith("-capacities")]
+    assert sweep.data == [["ALeWM, d = 192", [[8.0, 0.0, 99.0, 0.0], [64.0, 0.0, 50.0, 0.0], [8.0, 0.0, 98.5, 0.0]]]]
+
+
+def test_one_seed_published_twice_is_refused(published):
+    published("one")
+    results = published("two")
+    with pytest.raises(InputError, match="published twice"):
+        read_published(results)
+
+
+def test_a_folder_that_is_not_there_is_refused(tmp_path):
+    with pytest.raises(InputError, match="is no folder"):
+        read_published(tmp_path / "nothing")
+
+
+def test_rows_survive_a_file(tmp_path):
+    path = tmp_path / "rows.csv"
+    path.write_text(csv_text([{"step": 1, "kind": "train", "q/8": 0.123456}, {"step": 2, "success": True}]))
+    assert read_csv(path) == [{"step": 1, "kind": "train", "q/8": 0.12346}, {"step": 2, "success": 1}]
+
+
+def test_paths_and_the_host_are_left_out(monkeypatch):
+    monkeypatch.setattr("platform.node", lambda: "gpu-07.example")
+    said = {
+        "command": "alewm train two-room-192 --data /mnt/disk/two-room.h5 --out=/root/runs/x --steps 5",
+        "path": "/home/someone/data/two-room.h5",
+        "list": ["~/runs/a", "runs/a", "3962 windows/s", "gpu-07.example"],
+        "number": 1.5,
+    }
+    assert portable(said) == {
+        "command": "alewm train two-room-192 --data two-room.h5 --out=x --steps 5",
+        "path": "two-room.h5",
+        "list": ["a", "runs/a", "3962 windows/s", "host"],
+        "number": 1.5,
+    }
