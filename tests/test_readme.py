@@ -85,6 +85,14 @@ def test_an_example_runs(example):
     assert done.returncode == 0, done.stderr
 
 
+def test_results_are_those_of_the_page_of_results():
+    page = (ROOT / "docs/results.md").read_text()
+    section = (ROOT / "README.md").read_text().split("## Results")[1].split("##")[0]
+    successes = re.findall(r"\d+\.\d \(\d+\.\d to \d+\.\d\)", section)
+    assert successes
+    assert [success for success in successes if success not in page] == []
+
+
 def test_pictures_and_links_of_the_documents_exist():
     for document in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
         for target in re.findall(r"\]\(([^)#\s]+)", document.read_text()):

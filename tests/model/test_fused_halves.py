@@ -111,9 +111,10 @@ def test_what_goes_back_through_the_norm_leaves_mean_and_length_of_a_row_alone(r
     ones, zeros = torch.ones(32), torch.zeros(32)
     grad_x, xn, *_ = mlp.run_backward(grad_y, x, ones, zeros, w1, b1, w2, EPS, SMALL)
     through = (grad_x - grad_y) * spread  # the gradient of LN scales with the inverse of a row's spread
-    scale = 1 + spread * 1e-2  # what was lost when grad_y was added to a small number
-    assert through.sum(-1).abs().max() < 1e-4 * scale
-    assert (through * xn).sum(-1).abs().max() < 1e-4 * scale
+    # What is lost when grad_y is added to a small number, and when a small spread is told from rounding of the mean, 3.
+    allowed = 1e-4 * (1 + spread * 1e-2) + 32 * 3 * torch.finfo(torch.float32).eps / spread
+    assert through.sum(-1).abs().max() < allowed
+    assert (through * xn).sum(-1).abs().max() < allowed
 
 
 def test_how_work_is_cut_changes_rounding_only_and_the_same_cut_repeats_bit_by_bit():
