@@ -41,10 +41,6 @@ def bench_collect(*, task_name: str, episodes: int, image_size: int | None, jobs
             num_bytes = file.stat().st_size
         rate, label = made.frames_per_second, "end to end into a file"
         print(f"{label:<24}{made.num_new_frames:>10,}{made.seconds:>10.2f}{rate:>12,.0f}")
-        label = "  once it has started"
-        print(
-            f"{label:<24}{'':>10}{made.seconds - made.seconds_to_first:>10.2f}{made.steady_frames_per_second:>12,.0f}"
-        )
         print(f"{num_bytes / made.num_new_frames:,.0f} bytes per frame in the file")
         encoders = compare_encoders(task_name, size)
         print(f"\n{'compressing, one core':<24}{'frames/s':>10}{'bytes/frame':>13}")
@@ -52,8 +48,6 @@ def bench_collect(*, task_name: str, episodes: int, image_size: int | None, jobs
             print(f"{found.encoder:<24}{found.frames_per_second:>10,.0f}{found.bytes_per_frame:>13,.0f}")
         line |= {
             "stored_frames_per_second": rate,
-            "steady_frames_per_second": made.steady_frames_per_second,
-            "seconds_to_first_episode": made.seconds_to_first,
             "bytes_per_frame": num_bytes / made.num_new_frames,
             "encoders": {found.encoder: found._asdict() for found in encoders},
         }

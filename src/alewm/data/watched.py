@@ -19,21 +19,11 @@ class Collected:
     """Time it took."""
     num_processes: int
     """Processes that shared the work."""
-    seconds_to_first: float = 0.0
-    """Time until the first episode was stored: mostly that of starting processes."""
-    num_first_frames: int = 0
-    """Frames of that episode."""
 
     @property
     def frames_per_second(self) -> float:
         """Frames made, compressed and stored per second."""
         return self.num_new_frames / self.seconds
-
-    @property
-    def steady_frames_per_second(self) -> float:
-        """The same from the first stored episode on; of one episode, with all that came before it."""
-        num_later = self.num_new_frames - self.num_first_frames
-        return num_later / (self.seconds - self.seconds_to_first) if num_later else self.frames_per_second
 
     def in_words(self, path: Path, num_episodes: int) -> str:
         """One line for the person who waited."""
@@ -50,17 +40,15 @@ def collect_watched(
     """What was added to `out` now, by `alewm.data.collect.collect` with these `options`; its folder is made."""
     out.parent.mkdir(parents=True, exist_ok=True)
     began, num_new_frames = time.perf_counter(), 0
-    first = (0.0, 0)
     with Progress(title, num_episodes, "episodes") as bar:
 
         def show(now: CollectionProgress) -> None:
-            nonlocal num_new_frames, first
+            nonlocal num_new_frames
             if num_new_frames == 0:
-                first = time.perf_counter() - began, now.num_new_rows
                 bar.done = bar.before = now.num_done - 1  # what an interrupted run had finished
             num_new_frames = now.num_new_rows
             rate = num_new_frames / (time.perf_counter() - began)
             bar.advance(now.num_done - bar.done, f"{rate:,.0f} frames/s")
 
         collect(source, out, num_episodes=num_episodes, num_workers=num_workers, on_progress=show, **options)
-    return Collected(num_new_frames, time.perf_counter() - began, num_workers, *first)
+    return Collected(num_new_frames, time.perf_counter() - began, num_workers)
