@@ -6,7 +6,6 @@ from functools import partial
 from pathlib import Path
 
 import torch
-from matplotlib.figure import Figure
 
 from alewm.benchmarks.sizes import Sizes
 from alewm.benchmarks.timing import median_seconds, print_line
@@ -18,6 +17,7 @@ from alewm.model.world_model import WorldModel, build_world_model
 from alewm.planning.cem import CEMConfig
 from alewm.planning.planner import Planner, PlanningConfig
 from alewm.planning.search_choice import choose_search
+from alewm.presentation.panels import panel_grid
 from alewm.regularizers.mix_sigreg import mix_sigreg
 from alewm.regularizers.slices import random_directions
 from alewm.training.acceleration import choose_acceleration
@@ -51,17 +51,13 @@ def bench_scaling(*, preset_name: str, sizes: Sizes, repeats: int, device: str, 
 
 def draw(panels: Sequence[Panel], title: str, out: Path) -> None:
     """Write the panels to `out`, an image file."""
-    columns = 3
-    rows = -(-len(panels) // columns)
-    figure = Figure(figsize=(3.4 * columns, 2.6 * rows), layout="constrained")
-    for axes, panel in zip(figure.subplots(rows, columns, squeeze=False).flat, panels, strict=False):
+    figure, places = panel_grid(len(panels), 3, panel=(3.4, 2.6))
+    for axes, panel in zip(places, panels, strict=True):
         axes.plot(*zip(*panel.points, strict=True), marker="o", color="#0b62a4")
         axes.set(title=panel.title, xlabel=panel.size, ylabel="ms")
         axes.margins(y=0.15)
         axes.set_ylim(bottom=0)
         axes.grid(alpha=0.3)
-    for axes in list(figure.axes)[len(panels) :]:
-        axes.set_axis_off()
     figure.suptitle(title)
     out.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(out, dpi=130)

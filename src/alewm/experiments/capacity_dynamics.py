@@ -11,6 +11,7 @@ from alewm.experiments.framework.results import Results
 from alewm.experiments.framework.run import Run
 from alewm.experiments.framework.work import Training
 from alewm.experiments.presets import SEEDS
+from alewm.presentation.panels import panel_grid
 from alewm.presentation.tables import Cell, Row, Table
 from alewm.presentation.theme import Draw, Theme
 
@@ -60,13 +61,8 @@ def q_over_training(run: Run, results: Results) -> Dynamics:
 
 def _panels(dynamics: Sequence[tuple[str, Dynamics]]) -> Draw:
     def draw(theme: Theme) -> Figure:
-        columns = min(4, len(dynamics))
-        rows = -(-len(dynamics) // columns)
-        figure = Figure(figsize=(2.9 * columns + 0.8, 2.5 * rows), layout="constrained")
-        panels = figure.subplots(rows, columns, squeeze=False).flatten()
-        for axes in panels[len(dynamics) :]:
-            axes.set_visible(False)
-        for axes, (title, curves) in zip(panels, dynamics, strict=False):
+        figure, panels = panel_grid(len(dynamics), 4, panel=(2.9, 2.5), margin=(0.8, 0.0))
+        for axes, (title, curves) in zip(panels, dynamics, strict=True):
             for color, (k, (steps, values)) in zip(theme.shades(len(curves)), curves.items(), strict=True):
                 axes.plot(steps, values, color=color, linewidth=1.2, label=f"k = {k}")
             axes.set(title=title, xlabel="update steps", ylim=(0, None))

@@ -17,6 +17,7 @@ from alewm.experiments.framework.results import Results
 from alewm.experiments.framework.run import Run
 from alewm.experiments.framework.work import Evaluation, Training
 from alewm.experiments.presets import MIXED, MIXED_SELECTED
+from alewm.presentation.panels import panel_grid
 from alewm.presentation.series import Series, thinned
 from alewm.presentation.tables import Cell, Row, Table
 from alewm.presentation.theme import Draw, Theme
@@ -134,12 +135,8 @@ def _panels(dynamics: Mapping[str, Dynamics]) -> Draw:
 
     def draw(theme: Theme) -> Figure:
         columns = 4 if len(capacities) > 6 else 3
-        rows = -(-len(capacities) // columns)
-        figure = Figure(figsize=(2.1 * columns + 0.6, 1.8 * rows + 0.6), layout="constrained")
-        panels = figure.subplots(rows, columns, sharey=True, squeeze=False).flatten()
-        for axes in panels[len(capacities) :]:
-            axes.set_visible(False)
-        for axes, k in zip(panels, capacities, strict=False):
+        figure, panels = panel_grid(len(capacities), columns, panel=(2.1, 1.8), margin=(0.6, 0.6), sharey=True)
+        for axes, k in zip(panels, capacities, strict=True):
             for number, (name, curves) in enumerate(dynamics.items()):
                 style = "-" if number == 0 else "--"
                 axes.plot(*_drawn(curves[k]), style, color=theme.color(number), linewidth=1.4, label=_title(name))

@@ -6,6 +6,7 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from alewm.presentation.panels import panel_grid
 from alewm.presentation.theme import Draw, Theme
 
 Measured = Mapping[str, Mapping[str, Any]]
@@ -48,13 +49,8 @@ def losses_by_capacity(found: Measured) -> Draw:
 
 def _panels(found: Measured, panel: Any) -> Draw:
     def draw(theme: Theme) -> Figure:
-        columns = min(3, len(found))
-        rows = -(-len(found) // columns)
-        figure = Figure(figsize=(3.0 * columns + 1.4, 2.4 * rows), layout="constrained")
-        grid = figure.subplots(rows, columns, squeeze=False).flatten()
-        for axes in grid[len(found) :]:
-            axes.set_visible(False)
-        for axes, (title, each) in zip(grid, found.items(), strict=False):
+        figure, grid = panel_grid(len(found), 3, panel=(3.0, 2.4), margin=(1.4, 0.0))
+        for axes, (title, each) in zip(grid, found.items(), strict=True):
             panel(axes, theme, each)
             axes.set_title(title)
         figure.legend(*grid[0].get_legend_handles_labels(), loc="outside right center")

@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 from alewm.capacity.prior import capacity_prior
 from alewm.capacity.support import CapacitySupport
 from alewm.experiments.framework.curves import Curve, Point, success_curves
+from alewm.presentation.panels import panel_grid
 from alewm.presentation.theme import Draw, Theme
 from alewm.reports.figures import capacity_bands
 from alewm.reports.published import PublishedRun, Scale
@@ -122,13 +123,8 @@ def _bands(run: PublishedRun) -> Bands:
 
 def _stacked(panels: Sequence[tuple[str, Bands]]) -> Draw:
     def draw(theme: Theme) -> Figure:
-        columns = min(3, len(panels))
-        rows = -(-len(panels) // columns)
-        figure = Figure(figsize=(2.6 * columns + 1.0, 2.2 * rows), layout="constrained")
-        grid = figure.subplots(rows, columns, squeeze=False).flatten()
-        for axes in grid[len(panels) :]:
-            axes.set_visible(False)
-        for axes, (title, bands) in zip(grid, panels, strict=False):
+        figure, grid = panel_grid(len(panels), 3, panel=(2.6, 2.2), margin=(1.0, 0.0))
+        for axes, (title, bands) in zip(grid, panels, strict=True):
             capacity_bands(axes, bands, theme)
             axes.set_title(title, fontsize=8)
         handles, labels = grid[0].get_legend_handles_labels()
