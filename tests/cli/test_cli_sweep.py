@@ -171,6 +171,7 @@ def test_a_dry_run_prints_every_command_and_writes_nothing(alewm_here, tmp_path)
     [
         (("two-room-tinny",), "Did you mean 'two-room-tiny'?"),
         (("two-room-tiny",), "alewm collect two-room --out data/two-room.h5"),
+        (("two-room-tiny", "--data", "rooms.h5"), "alewm collect two-room --out rooms.h5\n"),
         (("two-room-tiny", "--set", "objective.weight=1,2"), "Unknown ObjectiveConfig field 'weight'"),
         (("two-room-tiny", "--set", "objective.regularizer_weight"), "FIELD=VALUE or FIELD=VALUE,VALUE"),
         (("two-room-tiny", "--set", "model.prior_degree=1,1"), "takes different values"),

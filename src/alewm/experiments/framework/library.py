@@ -14,7 +14,7 @@ from alewm.runs.folder import RunFolder
 class Library:
     """Run folders directly below `root`, and data files `NAME.h5` in `data`, named like their task.
 
-    `data` may itself be a file, that of the only task.
+    `data` may itself be a file, that of the only task, also one that is still to be made.
     """
 
     def __init__(self, root: Path, data: Path) -> None:
@@ -23,7 +23,8 @@ class Library:
 
     def data_path(self, task: str) -> Path:
         """The episodes of `task`."""
-        return self.data if self.data.is_file() else self.data / f"{task}.h5"
+        is_file = self.data.is_file() or (self.data.suffix == ".h5" and not self.data.is_dir())
+        return self.data if is_file else self.data / f"{task}.h5"
 
     def data_paths(self, run: Run) -> tuple[Path, ...]:
         """What `run` learns from, in order."""
@@ -36,7 +37,7 @@ class Library:
             commands = "\n".join(f"  alewm collect {task} --out {self.data_path(task)}" for task in missing)
             raise InputError(
                 f"There is no data for {', '.join(missing)} in {self.data}. Record it, or put published files there "
-                f"under these names:\n{commands}"
+                f"under the names in these commands:\n{commands}"
             )
 
     def folder(self, run: Run) -> Path:
