@@ -178,7 +178,7 @@ def test_rows_survive_a_file(tmp_path):
 def test_paths_and_the_host_are_left_out(monkeypatch):
     monkeypatch.setattr("platform.node", lambda: "gpu-07.example")
     said = {
-        "command": "alewm train two-room-192 --data /mnt/disk/two-room.h5 --out=/root/runs/x --steps 5",
+        "command": "alewm train two-room-192 --data /elsewhere/two-room.h5 --out=/elsewhere/runs/x --steps 5",
         "path": "/home/someone/data/two-room.h5",
         "list": ["~/runs/a", "runs/a", "3962 windows/s", "gpu-07.example"],
         "number": 1.5,

@@ -29,7 +29,6 @@ TRAINED = {"straight-through (the paper's)": {}, "exact marginal": {"objective.m
 def build(choice: Choice) -> Experiment:
     """Models trained with the sampled and with the exact expectation; gradients of all estimators on one batch."""
     (width,) = choice.widths(192)
-    is_smoke = choice.scale.name == "smoke"
     tasks = choice.tasks(*TASK_TITLES)
     groups: dict[tuple[str, str], tuple[Run, ...]] = {
         (task, name): choice.over_seeds(choice.alewm, task, width, changes=changes)
@@ -37,7 +36,7 @@ def build(choice: Choice) -> Experiment:
         for name, changes in TRAINED.items()
     }
     test = choice.scale.evaluation()
-    options = (("num_windows", 32 if is_smoke else 128), ("num_draws", 16 if is_smoke else 512))
+    options = (("num_windows", 32 if choice.is_smoke else 128), ("num_draws", 16 if choice.is_smoke else 512))
     sampled = [run for (_, name), group in groups.items() if name == next(iter(TRAINED)) for run in group]
     measured = {run: Measurement(run, "estimators", measure, options, choice.command("estimators")) for run in sampled}
 

@@ -40,11 +40,10 @@ Dynamics = dict[int, Series]
 
 def build(choice: Choice) -> Experiment:
     """One run per seed, evaluated on the test pairs of both data sets."""
-    is_smoke = choice.scale.name == "smoke"
-    if not is_smoke and choice.tasks(*MIXED) != MIXED:
+    if not choice.is_smoke and choice.tasks(*MIXED) != MIXED:
         raise InputError("mixed is one model on reacher and two-room together; --only cannot leave one out.")
     (width,) = choice.widths(192)
-    task = "+".join(STAND_INS if is_smoke else MIXED)
+    task = "+".join(STAND_INS if choice.is_smoke else MIXED)
     changes = {"task": task, DEGREE: float(MIXED_SELECTED.prior_degree)}
     runs = choice.over_seeds(choice.alewm, task, width, changes=changes)
     tests = {name: replace(choice.scale.evaluation(), data_set=name) for name in runs[0].data_sets}
@@ -86,7 +85,7 @@ def _success_table(
     rows: list[Row] = []
     for name, test in tests.items():
         floors = results.evaluation(runs[0], test)
-        published = ("–", "–") if choice.scale.name == "smoke" else PUBLISHED[name]
+        published = ("–", "–") if choice.is_smoke else PUBLISHED[name]
         rows.append(
             [
                 _title(name),

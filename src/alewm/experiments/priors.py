@@ -39,7 +39,7 @@ def build(choice: Choice) -> Experiment:
             for prior in PRIORS
         },
     )
-    options = (("num_windows", 100 if choice.scale.name == "smoke" else 5_000),)
+    options = (("num_windows", 100 if choice.is_smoke else 5_000),)
 
     def variance(run: Run) -> Measurement:
         return Measurement(run, "variance", measure, options, choice.command("priors"))

@@ -28,15 +28,14 @@ Curves = dict[tuple[str, str, str], dict[int, Spread]]
 def build(choice: Choice) -> Experiment:
     """ALeWM and LeWM of one width; probes fitted on training frames, scored on frames of test episodes."""
     (width,) = choice.widths(192)
-    is_smoke = choice.scale.name == "smoke"
     groups = choice.both_methods(TASK_TITLES, width)
     runs = tuple(run for group in groups.values() for run in group)
-    ks = choice.alewm("two-room" if is_smoke else runs[0].task, width, choice.seeds[0]).config.model.capacities
+    ks = choice.alewm("two-room" if choice.is_smoke else runs[0].task, width, choice.seeds[0]).config.model.capacities
     options = (
         ("capacities", ks),
-        ("num_train", 400 if is_smoke else 20_000),
-        ("num_test", 100 if is_smoke else 5_000),
-        ("num_steps", 20 if is_smoke else 3_000),
+        ("num_train", 400 if choice.is_smoke else 20_000),
+        ("num_test", 100 if choice.is_smoke else 5_000),
+        ("num_steps", 20 if choice.is_smoke else 3_000),
     )
     measured = {run: Measurement(run, "probes", measure, options, choice.command("probes")) for run in runs}
 

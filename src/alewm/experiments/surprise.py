@@ -30,10 +30,9 @@ Curves = dict[tuple[str, str, str], dict[int, Spread]]
 def build(choice: Choice) -> Experiment:
     """ALeWM and LeWM of one width, on windows of test episodes."""
     (width,) = choice.widths(192)
-    is_smoke = choice.scale.name == "smoke"
     groups = choice.both_methods(TASK_TITLES, width)
     runs = tuple(run for group in groups.values() for run in group)
-    options = (("num_windows", 100 if is_smoke else 2_000),)
+    options = (("num_windows", 100 if choice.is_smoke else 2_000),)
     measured = {run: Measurement(run, "surprise", measure, options, choice.command("surprise")) for run in runs}
 
     def outcome(results: Results) -> Outcome:

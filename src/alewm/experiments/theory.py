@@ -25,12 +25,11 @@ PROBES = ("linear", "network")
 def build(choice: Choice) -> Experiment:
     """The selected models of one width, measured on windows of validation episodes."""
     (width,) = choice.widths(192)
-    is_smoke = choice.scale.name == "smoke"
     runs = tuple(run for task in choice.tasks(*TASK_TITLES) for run in choice.over_seeds(choice.alewm, task, width))
     options = (
-        ("num_train", 300 if is_smoke else 20_000),
-        ("num_windows", 100 if is_smoke else 5_000),
-        ("num_steps", 20 if is_smoke else 3_000),
+        ("num_train", 300 if choice.is_smoke else 20_000),
+        ("num_windows", 100 if choice.is_smoke else 5_000),
+        ("num_steps", 20 if choice.is_smoke else 3_000),
     )
     measured = {run: Measurement(run, "theory", measure, options, choice.command("theory")) for run in runs}
 

@@ -32,15 +32,20 @@ class Choice:
     searches: bool = False
     """Search the paper's grids on validation pairs instead of taking the rows it selected."""
 
+    @property
+    def is_smoke(self) -> bool:
+        """Whether only the path is tried: one task, tiny models, few of everything."""
+        return self.scale.name == "smoke"
+
     def tasks(self, *offered: str) -> tuple[str, ...]:
         """Those of the `offered` tasks that were asked for; the smoke scale has one."""
-        if self.scale.name == "smoke":
+        if self.is_smoke:
             return ("two-room",)
         return self._asked(offered, set(TASK_TITLES))
 
     def widths(self, *offered: int) -> tuple[int, ...]:
         """Those of the `offered` widths that were asked for; the smoke scale has one."""
-        if self.scale.name == "smoke":
+        if self.is_smoke:
             return (SMOKE_WIDTH,)
         return tuple(int(width) for width in self._asked([str(width) for width in offered], set(map(str, CAPACITIES))))
 
@@ -66,15 +71,14 @@ class Choice:
 
     def support(self, width: int) -> tuple[int, ...]:
         """The capacities of a width, which are also the widths among which LeWM's is chosen."""
-        return (8, 32) if self.scale.name == "smoke" else CAPACITIES[width]
+        return (8, 32) if self.is_smoke else CAPACITIES[width]
 
     def variations(self, *fields: str) -> list[dict[str, Any]]:
         """All combinations of the grids of `fields`, as changes to a configuration; of no fields, the one of none.
 
         The smoke scale takes the ends of each grid.
         """
-        is_smoke = self.scale.name == "smoke"
-        grids = [(GRIDS[name][0], GRIDS[name][-1]) if is_smoke else GRIDS[name] for name in fields]
+        grids = [(GRIDS[name][0], GRIDS[name][-1]) if self.is_smoke else GRIDS[name] for name in fields]
         return [dict(zip(fields, values, strict=True)) for values in product(*grids)]
 
     def alewm(self, task: str, width: int, seed: int, changes: Mapping[str, Any] | None = None) -> Run:
@@ -85,7 +89,7 @@ class Choice:
     def lewm(self, task: str, width: int, latent_dim: int, seed: int, weight: float = LEWM_WEIGHT) -> Run:
         """LeWM of `latent_dim` with the encoder of `width`."""
         name, config = self.scale.base(task, width)
-        suffix = "lewm" if self.scale.name == "smoke" else f"lewm-{latent_dim}"
+        suffix = "lewm" if self.is_smoke else f"lewm-{latent_dim}"
         return _run(f"{name}-{suffix}", as_lewm(config, latent_dim, weight), seed)
 
     def alewm_sigreg(self, task: str, width: int, seed: int, changes: Mapping[str, Any] | None = None) -> Run:
@@ -99,7 +103,7 @@ class Choice:
         return _run(self._named(name, "nested-dropout"), overridden(as_nested_dropout(config), changes or {}), seed)
 
     def _named(self, name: str, method: str) -> str:
-        return name if self.scale.name == "smoke" else f"{name}-{method}"
+        return name if self.is_smoke else f"{name}-{method}"
 
     def over_seeds(self, make: Any, *arguments: Any, **options: Any) -> tuple[Run, ...]:
         """One run per seed, as `make(*arguments, seed=seed, **options)` says."""
