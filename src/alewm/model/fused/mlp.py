@@ -48,7 +48,7 @@ def run_widen(x: Tensor, w1: Tensor, b1: Tensor, tile: Tile | None = None) -> tu
     num_rows, width = x.shape
     tile = tile or tile_of("widen", width, len(w1))
     h, a = (w1.new_empty(num_rows, len(w1)) for _ in range(2))
-    mlp_kernels.widen[_grid(num_rows, tile)](
+    mlp_kernels.widen[(triton.cdiv(num_rows, tile.rows) * tile.parts,)](
         x.contiguous(), w1.contiguous(), b1.contiguous(), h, a, num_rows, **_sizes(width, len(w1), tile)
     )
     return h, a
@@ -58,17 +58,12 @@ def run_narrow_backward(grad_y: Tensor, w2: Tensor, h: Tensor, tile: Tile | None
     """The gradient of h and its sum over rows, that of b1, by one kernel."""
     (num_rows, hidden), width = h.shape, len(w2)
     tile = tile or tile_of("narrow_backward", width, hidden)
-    grid, grad_h = _grid(num_rows, tile), torch.empty_like(h)
-    sums = h.new_empty(grid[1], hidden, dtype=torch.float32)
-    mlp_kernels.narrow_backward[grid](
+    num_blocks, grad_h = triton.cdiv(num_rows, tile.rows), torch.empty_like(h)
+    sums = h.new_empty(num_blocks, hidden, dtype=torch.float32)
+    mlp_kernels.narrow_backward[(num_blocks * tile.parts,)](
         grad_y.contiguous(), w2.contiguous(), h, grad_h, sums, num_rows, **_sizes(width, hidden, tile)
     )
     return grad_h, sums.sum(0)
-
-
-def _grid(num_rows: int, tile: Tile) -> tuple[int, int]:
-    # Programs that share rows are neighbours, so that all but the first find them in the cache.
-    return tile.parts, triton.cdiv(num_rows, tile.rows)
 
 
 def _sizes(width: int, hidden: int, tile: Tile) -> dict[str, int]:

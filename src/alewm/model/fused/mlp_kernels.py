@@ -1,8 +1,9 @@
 """Triton kernels of an MLP's widening map with its GELU, and of the way back through both; `mlp` calls them.
 
 Each is a matrix product that goes on to what follows it while the tile is on the chip. A program holds ROWS rows, read
-once, and walks over its share of the hidden units CHUNK at a time. Weights are as `nn.Linear` keeps them: w1
-[HIDDEN, width], w2 [width, HIDDEN].
+once, and walks over one of PARTS shares of the hidden units CHUNK at a time. Programs that share rows are neighbours,
+so that all but the first find them in the cache. Offsets within a program's rows fit into 32 bits, and its arguments
+point to these rows. Weights are as `nn.Linear` keeps them: w1 [HIDDEN, width], w2 [width, HIDDEN].
 """
 
 # mypy: disable-error-code="no-untyped-def, untyped-decorator"
@@ -21,11 +22,15 @@ def widen(
 ):  # fmt: skip
     """h = x w1ᵀ + b1 and a = GELU(h) of the h that was written, both in the weights' dtype; b1 is float32."""
     dtype = w1.dtype.element_ty
-    rows = (tl.program_id(1) * ROWS + tl.arange(0, ROWS)).to(tl.int64)
+    block, part = (tl.program_id(0) // PARTS).to(tl.int64), tl.program_id(0) % PARTS
+    rows, num_rows = tl.arange(0, ROWS), (num_rows - block * ROWS).to(tl.int32)
     inside = (rows < num_rows)[:, None]
+    x += block * (ROWS * (LEFT + RIGHT))
+    h += block * (ROWS * HIDDEN)
+    a += block * (ROWS * HIDDEN)
     on_left, on_right = tl.arange(0, LEFT)[:, None], LEFT + tl.arange(0, RIGHT)[:, None]
     left, right = load_rows(x, rows, num_rows, LEFT, RIGHT)
-    first = tl.program_id(0) * (HIDDEN // PARTS)
+    first = part * (HIDDEN // PARTS)
     for start in range(0, HIDDEN // PARTS, CHUNK):
         units = first + start + tl.arange(0, CHUNK)
         into = w1 + units[None, :] * (LEFT + RIGHT)
@@ -45,12 +50,16 @@ def narrow_backward(
 ):  # fmt: skip
     """grad_h = (grad_y w2) GELU'(h) in the weights' dtype; sums[block of rows] is its sum over them in float32."""
     dtype = w2.dtype.element_ty
-    rows = (tl.program_id(1) * ROWS + tl.arange(0, ROWS)).to(tl.int64)
+    block, part = (tl.program_id(0) // PARTS).to(tl.int64), tl.program_id(0) % PARTS
+    rows, num_rows = tl.arange(0, ROWS), (num_rows - block * ROWS).to(tl.int32)
     inside = (rows < num_rows)[:, None]
-    sums += tl.program_id(1).to(tl.int64) * HIDDEN
+    grad_y += block * (ROWS * (LEFT + RIGHT))
+    h += block * (ROWS * HIDDEN)
+    grad_h += block * (ROWS * HIDDEN)
+    sums += block * HIDDEN
     on_left, on_right = tl.arange(0, LEFT)[:, None] * HIDDEN, (LEFT + tl.arange(0, RIGHT))[:, None] * HIDDEN
     left, right = load_rows(grad_y, rows, num_rows, LEFT, RIGHT)
-    first = tl.program_id(0) * (HIDDEN // PARTS)
+    first = part * (HIDDEN // PARTS)
     at = rows[:, None] * HIDDEN + first + tl.arange(0, CHUNK)[None, :]
     read = tl.load(h + at, mask=inside, other=0.0)
     for start in range(0, HIDDEN // PARTS, CHUNK):

@@ -48,9 +48,9 @@ def tile_from(text: str) -> Tile:
     return tile
 
 
-# Every program reads all weights of its columns, so that more rows ask less of the cache. Four warps multiply 64 rows
-# at a time. Two to five of these programs fit on a processor of Hopper, so that one computes while another waits for
-# memory; with several parts they are shorter, and the last of them end together.
+# Four warps multiply 64 rows at a time. Every program of an MLP's kernels reads all weights of its columns, so that
+# more rows ask less of the cache. Two to five of these programs fit on a processor of Hopper, so that one computes
+# while another waits for memory; with several parts they are shorter, and the last of them end together.
 CANDIDATES: Mapping[str, tuple[Tile, ...]] = {
     "widen": (
         *(Tile(128, 64, 8, 1), Tile(128, 32, 8, 1), Tile(128, 64, 8, 2), Tile(128, 64, 8, 1, 3)),
@@ -60,6 +60,8 @@ CANDIDATES: Mapping[str, tuple[Tile, ...]] = {
         *(Tile(128, 32, 8, 1), Tile(128, 64, 8, 2), Tile(128, 32, 8, 2), Tile(128, 32, 8, 1, 3)),
         *(Tile(256, 32, 16, 1), Tile(64, 64, 4, 1), Tile(64, 32, 4, 2)),
     ),
+    "image_attention": (Tile(64, 64, 4, 3),),
+    "image_attention_backward": (Tile(64, 64, 4, 3), Tile(64, 64, 4, 4), Tile(32, 64, 4, 3), Tile(64, 128, 8, 3)),
 }
 """What is tried before training, the likeliest first; where nothing was tried, the first is taken."""
 
