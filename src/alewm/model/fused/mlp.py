@@ -8,6 +8,7 @@ of one partial sum per block of rows, in a fixed order.
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 import triton
 
 from alewm.model.fused import mlp_kernels
@@ -31,11 +32,23 @@ def mlp(
     return shaped
 
 
+def mlp_without_bias(
+    x: Float[Tensor, "*batch W"],
+    w1: Float[Tensor, "hidden W"],
+    b1: Float[Tensor, " hidden"],
+    w2: Float[Tensor, "W hidden"],
+) -> Float[Tensor, "*batch W"]:
+    """GELU(x w1ᵀ + b1) w2ᵀ in the dtype of x, for who adds the second bias elsewhere."""
+    y, _, _ = _mlp(x.reshape(-1, x.shape[-1]), w1.to(x.dtype), b1, w2.to(x.dtype), None)
+    shaped: Tensor = y.view(x.shape)
+    return shaped
+
+
 @torch.library.custom_op("alewm::mlp", mutates_args=())
-def _mlp(x: Tensor, w1: Tensor, b1: Tensor, w2: Tensor, b2: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _mlp(x: Tensor, w1: Tensor, b1: Tensor, w2: Tensor, b2: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
     """y, h and a, all [rows, ...]."""
     h, a = run_widen(x, w1, b1)
-    return torch.addmm(b2.to(a.dtype), a, w2.mT), h, a
+    return F.linear(a, w2, None if b2 is None else b2.to(a.dtype)), h, a
 
 
 @torch.library.custom_op("alewm::narrow_backward", mutates_args=())
@@ -75,7 +88,7 @@ def _sizes(width: int, hidden: int, tile: Tile) -> dict[str, int]:
 
 
 @_mlp.register_fake
-def _(x: Tensor, w1: Tensor, b1: Tensor, w2: Tensor, b2: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _(x: Tensor, w1: Tensor, b1: Tensor, w2: Tensor, b2: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
     h, a = (w1.new_empty(len(x), len(w1)) for _ in range(2))
     return w1.new_empty(x.shape), h, a
 
@@ -85,18 +98,19 @@ def _(grad_y: Tensor, w2: Tensor, h: Tensor) -> tuple[Tensor, Tensor]:
     return torch.empty_like(h), h.new_empty(h.shape[1], dtype=torch.float32)
 
 
-def _keep(ctx: Any, inputs: tuple[Tensor, ...], output: tuple[Tensor, ...]) -> None:
-    x, w1, _, w2, _ = inputs
+def _keep(ctx: Any, inputs: tuple[Tensor | None, ...], output: tuple[Tensor, ...]) -> None:
+    x, w1, _, w2, b2 = inputs
+    ctx.has_bias = b2 is not None
     ctx.save_for_backward(x, w1, w2, *output[1:])
     ctx.mark_non_differentiable(*output[1:])  # h and a are given out to be kept, and for nothing else
     ctx.set_materialize_grads(False)
 
 
-def _gradients(ctx: Any, grad_y: Tensor, *_: None) -> tuple[Tensor, ...]:
+def _gradients(ctx: Any, grad_y: Tensor, *_: None) -> tuple[Tensor | None, ...]:
     """Gradients of all inputs; a compiler sees these products and sums as it sees those of the plain path."""
     x, w1, w2, h, a = ctx.saved_tensors
     grad_h, grad_b1 = _narrow_backward(grad_y, w2, h)
-    grad_b2 = grad_y.sum(0, dtype=torch.float32)
+    grad_b2 = grad_y.sum(0, dtype=torch.float32) if ctx.has_bias else None
     return grad_h @ w1, grad_h.mT @ x, grad_b1, grad_y.mT @ a, grad_b2
 
 
