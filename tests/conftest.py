@@ -10,6 +10,8 @@ from hypothesis import settings
 from jaxtyping import install_import_hook
 
 # Triton reads the source of its kernels, so these modules are imported as they are written.
+import alewm.model.few_rows.kernel_parts
+import alewm.model.few_rows.kernels
 import alewm.model.fused.attention_kernels
 import alewm.model.fused.kernel_parts
 import alewm.model.fused.mlp_kernels
