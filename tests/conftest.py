@@ -16,6 +16,7 @@ import alewm.model.fused.attention_kernels
 import alewm.model.fused.kernel_parts
 import alewm.model.fused.mlp_kernels
 import alewm.model.triton_kernels
+import alewm.planning.refinement_kernels
 import alewm.planning.triton_kernels
 import alewm.regularizers.kernels.triton_kernels  # noqa: F401
 

@@ -33,17 +33,15 @@ class FastImagination:
             else f"library products, since {obstacle}"
         )
 
-    def takes_few_rows(self, num_rows: int) -> bool:
-        """Whether a rollout of so many candidates has kernels of its own; the one place where that is decided."""
-        return self._few is not None and num_rows <= self._few_rows
+    def rollout_for(self, num_rows: int) -> "FewRowsRollout | ManyRowsRollout":
+        """The rollout for so many candidates at once; the one place where that is decided."""
+        return self._few if self._few is not None and num_rows <= self._few_rows else self._many
 
     def imagine_prefix(
         self, z_first: Float[Tensor, "N k"], actions: Float[Tensor, "N H A"], last_width: int, context: int
     ) -> list[Float[Tensor, "N _"]]:
         """The H latents that follow `z_first`, as `WorldModel.imagine_prefix` gives them, up to rounding."""
-        if self._few is not None and self.takes_few_rows(len(z_first)):
-            return self._few.imagine_prefix(z_first, actions, last_width, context)
-        return self._many.imagine_prefix(z_first, actions, last_width, context)
+        return self.rollout_for(len(z_first)).imagine_prefix(z_first, actions, last_width, context)
 
 
 class ManyRowsRollout:

@@ -43,13 +43,14 @@ def residual_norm(
 
 @triton.jit
 def mixture_of_two(query, key0, key1, value0, value1):
-    # A softmax over two is a sigmoid of the difference.
+    """What each row's query reads from two positions; a softmax over two is a sigmoid of the difference."""
     share = tl.sigmoid(tl.sum(query * (key1 - key0), axis=1))[:, None]
     return value0 + share * (value1 - value0)
 
 
 @triton.jit
 def mixture_of_three(query, key0, key1, key2, value0, value1, value2):
+    """What each row's query reads from three positions."""
     score0, score1, score2 = tl.sum(query * key0, axis=1), tl.sum(query * key1, axis=1), tl.sum(query * key2, axis=1)
     peak = tl.maximum(score0, tl.maximum(score1, score2))
     weight0, weight1, weight2 = tl.exp(score0 - peak), tl.exp(score1 - peak), tl.exp(score2 - peak)

@@ -75,9 +75,7 @@ def load_of_action(source, at, inside, LEFT: tl.constexpr, RIGHT: tl.constexpr):
 
 
 @triton.jit
-def layer_norm_twice(
-    left, right, shift, scale, weight, bias, at, inside, LEFT: tl.constexpr, RIGHT: tl.constexpr
-):
+def layer_norm_twice(left, right, shift, scale, weight, bias, at, inside, LEFT: tl.constexpr, RIGHT: tl.constexpr):
     """LN with `weight` and `bias` of the plain LN that the action shifts and scales."""
     mean, rstd = moments(left, right, 1e-6, LEFT, RIGHT)
     scale_left, scale_right = load_of_action(scale, at, inside, LEFT, RIGHT)

@@ -29,7 +29,7 @@ def begin(
     num_samples, known_columns, sample_stride, position_stride,
     POSITIONS: tl.constexpr, LEFT: tl.constexpr, RIGHT: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
-    """x = the latents of each position, zero beyond `known_columns`, plus where they stand; read = its modulated norm."""
+    """x = each position's latent, zero beyond `known_columns`, plus where it stands; read = its modulated norm."""
     samples = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     place = tl.program_id(1)
     source = first + samples[:, None] * first_stride

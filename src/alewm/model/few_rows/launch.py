@@ -1,7 +1,7 @@
 """One function per kernel of a rollout with few rows: what it reads, what it writes, how it is cut.
 
-Candidates beside each other that share a plan are N samples; x is the residual stream, float32; `read` is its norm in the
-dtype of the products.
+Candidates are N samples of one to three positions; x is the residual stream, float32; `read` is its norm in the dtype
+of the products. Shift, scale and gate are slices of one tensor and share its strides.
 """
 
 from typing import NamedTuple
@@ -46,7 +46,7 @@ def begin(
 ) -> Stream:
     """The stream that enters the first block: latents, narrower ones with zeros, plus the places they stand at."""
     (N, known), T, W = latents[0].shape, len(latents), position.shape[1]
-    assert reader.shift is not None and reader.scale is not None
+    assert reader.shift is not None
     x = torch.empty(N, T, W, device=position.device)
     read = torch.empty(N, T, W, device=position.device, dtype=dtype)
     left, right = two_parts(W)
@@ -94,7 +94,7 @@ def attention_half(
     older = past[-1] if past else qkv
     x, after = stream.x[:, T - T_out :], _like(stream, T_out)
     parts = torch.empty(inner // chunk, N * T_out, W, device=qkv.device, dtype=qkv.dtype)
-    assert reader.shift is not None and reader.scale is not None
+    assert reader.shift is not None
     left, right = two_parts(W)
     kernels.attention_half[(triton.cdiv(N, tile.rows), inner // chunk)](
         stream.read, qkv, *output, past[0] if past else qkv, older, qkv if known is None else known, parts, arrived,

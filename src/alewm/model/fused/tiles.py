@@ -53,8 +53,8 @@ CANDIDATES: Mapping[str, tuple[Tile, ...]] = {
     "qkv_backward": (Tile(64, 64, 8, 2), Tile(128, 64, 8, 2), Tile(64, 64, 4, 2)),
     "project_forward": (Tile(64, 64, 4, 2), Tile(128, 64, 8, 2), Tile(64, 64, 8, 2)),
     "project_backward": (Tile(64, 64, 4, 2), Tile(128, 64, 8, 2), Tile(64, 64, 8, 2)),
-    # Of a rollout, by positions: one, or several. Here a chunk is all that a program takes: 300 rows in groups of 16 and
-    # a sum over 2,048 in eight parts are 152 programs, for 132 processors.
+    # Of a rollout, by positions: one, or several. Here a chunk is all that a program takes: 300 rows in groups of 16
+    # and a sum over 2,048 in eight parts are 152 programs, for 132 processors.
     "few_rows_attention_1": (Tile(16, 128, 4, 2), Tile(16, 64, 4, 2), Tile(32, 64, 4, 2), Tile(16, 256, 8, 2)),
     "few_rows_attention_2": (Tile(16, 128, 8, 1), Tile(16, 128, 4, 1), Tile(32, 64, 8, 1), Tile(16, 256, 8, 1)),
     "few_rows_mlp_1": (Tile(16, 256, 4, 2), Tile(16, 128, 4, 2), Tile(32, 128, 4, 2), Tile(16, 512, 4, 3)),
