@@ -8,7 +8,7 @@ eight bits does. For few rows, `few_rows` has kernels of its own.
 import torch
 import torch.nn.functional as F
 
-from alewm.model.few_rows.rollout import FewRowsRollout, why_not_few_rows
+from alewm.model.few_rows.rollout import MOST_ROWS, FewRowsRollout, why_not_few_rows
 from alewm.model.prepared import Map, PreparedWeights
 from alewm.model.rollout_kernels import residual_norm, short_attention
 from alewm.model.world_model import WorldModel
@@ -26,9 +26,9 @@ class FastImagination:
         self._many = ManyRowsRollout(weights)
         obstacle = why_not_few_rows(weights)
         self._few = FewRowsRollout(weights) if obstacle is None else None
-        self._few_rows = few_rows
+        self._few_rows = min(few_rows, MOST_ROWS)
         self.description = (
-            f"kernels for few rows up to {few_rows} candidates at once, library products beyond"
+            f"kernels for few rows up to {self._few_rows} candidates at once, library products beyond"
             if obstacle is None
             else f"library products, since {obstacle}"
         )

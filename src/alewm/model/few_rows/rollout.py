@@ -4,11 +4,14 @@ import torch
 
 from alewm.model.few_rows.launch import Reader, Stream, attention_half, begin, encode_actions, mlp_half, project
 from alewm.model.fused.widths import two_parts
+from alewm.model.imagination import LONGEST_FAST_CONTEXT
 from alewm.model.prepared import PreparedWeights
 from alewm.shapes import Float, Tensor
 
-MOST_ROWS = 8192
-"""Samples that the counters of arrived programs suffice for, at three positions and one row per program."""
+MOST_ROWS = 16384
+"""Candidates that the counters of arrived programs and offsets of 32 bits suffice for."""
+
+_FEWEST_ROWS_OF_A_PROGRAM = 16
 
 
 def why_not_few_rows(weights: PreparedWeights) -> str | None:
@@ -34,7 +37,8 @@ class FewRowsRollout:
 
     def __init__(self, weights: PreparedWeights) -> None:
         self._weights = weights
-        self._arrived = torch.zeros(MOST_ROWS, dtype=torch.int32, device=weights.position.device)
+        most_groups = LONGEST_FAST_CONTEXT * MOST_ROWS // _FEWEST_ROWS_OF_A_PROGRAM
+        self._arrived = torch.zeros(most_groups, dtype=torch.int32, device=weights.position.device)
 
     def imagine_prefix(
         self, z_first: Float[Tensor, "N k"], actions: Float[Tensor, "N H A"], last_width: int, context: int

@@ -88,30 +88,45 @@ def fitting(tiles: Sequence[Tile], columns: int) -> list[Tile]:
 Key = TypeVar("Key")
 
 
-def timed(calls: Mapping[Key, Callable[[], object]], device: torch.device, repeats: int = 10) -> dict[Key, float | str]:
-    """Milliseconds of each call, or why the device could not run it."""
+Call = Callable[[], object]
+
+
+def as_it_is(call: Call, device: torch.device) -> Call:
+    """`call`, not recorded."""
+    return call
+
+
+def timed(
+    calls: Mapping[Key, Call],
+    device: torch.device,
+    repeats: int = 10,
+    recorded: Callable[[Call, torch.device], Call] = as_it_is,
+) -> dict[Key, float | str]:
+    """Milliseconds of each call, or why the device could not run it; where launching counts, of `recorded` calls."""
     if device.type == "cuda":
         # Compiling a kernel takes seconds, most of them outside Python, so several are compiled at once.
         with ThreadPoolExecutor(_COMPILERS) as pool:
             list(pool.map(partial(_warm_up, device), calls.values()))
-    return {key: _milliseconds_or_why_not(call, device, repeats) for key, call in calls.items()}
+    return {key: _milliseconds_or_why_not(call, device, repeats, recorded) for key, call in calls.items()}
 
 
-def _warm_up(device: torch.device, call: Callable[[], object]) -> None:
+def _warm_up(device: torch.device, call: Call) -> None:
     # What fails here fails again where it is timed, and there it is told.
     with suppress(Exception), torch.cuda.device(device):
         torch.cuda.synchronize()  # a thread's first word to the GPU, which gives it a context
         call()
 
 
-def _milliseconds_or_why_not(call: Callable[[], object], device: torch.device, repeats: int) -> float | str:
+def _milliseconds_or_why_not(
+    call: Call, device: torch.device, repeats: int, recorded: Callable[[Call, torch.device], Call]
+) -> float | str:
     try:
-        return _milliseconds(call, device, repeats)
+        return _milliseconds(recorded(call, device), device, repeats)
     except (OutOfResources, PTXASError, CompilationError) as error:
         return " ".join(str(error).split())[:200]
 
 
-def _milliseconds(call: Callable[[], object], device: torch.device, repeats: int) -> float:
+def _milliseconds(call: Call, device: torch.device, repeats: int) -> float:
     """The time of one of many calls in a row, so that launching them is not what is measured."""
     for num_calls in (2, repeats):
         _wait(device)

@@ -8,7 +8,7 @@ import torch
 
 from alewm.model.fused.attention import run_project, run_project_backward, run_qkv, run_qkv_backward
 from alewm.model.fused.mlp import run_backward, run_forward
-from alewm.model.fused.tiles import CANDIDATES, Tile, fastest, fitting, timed, use_tile
+from alewm.model.fused.tiles import CANDIDATES, Call, Tile, as_it_is, fastest, fitting, timed, use_tile
 
 _ROWS_TIMED = 65_536
 """Enough to fill any GPU several times over."""
@@ -43,14 +43,19 @@ def choose_tiles(
 
 
 def time_tiles(
-    chosen: Sequence[Trial], width: int, more: Mapping[str, Sequence[Tile]], device: torch.device, repeats: int = 10
+    chosen: Sequence[Trial],
+    width: int,
+    more: Mapping[str, Sequence[Tile]],
+    device: torch.device,
+    repeats: int = 10,
+    recorded: Callable[[Call, torch.device], Call] = as_it_is,
 ) -> dict[tuple[str, Tile], float | str]:
     """Milliseconds of each kernel with each of its candidates and of `more`; the fastest are taken from now on."""
     calls: dict[tuple[str, Tile], Callable[[], object]] = {}
     for trial in chosen:
         for tile in fitting((*CANDIDATES[trial.kernel], *more.get(trial.kernel, ())), trial.columns):
             calls[trial.kernel, tile] = partial(trial.call, tile)
-    found = timed(calls, device, repeats)
+    found = timed(calls, device, repeats, recorded)
     for trial in chosen:
         best = fastest({tile: time for (kernel, tile), time in found.items() if kernel == trial.kernel})
         if best is not None:
