@@ -12,7 +12,8 @@ import torch.nn.functional as F
 from alewm.benchmarks.rollout_tiles import time_rollout_tiles
 from alewm.errors import InputError
 from alewm.model.fast_imagination import FEW_ROWS, FastImagination, ManyRowsRollout
-from alewm.model.few_rows.launch import Reader, Stream, attention_half, begin, encode_actions, mlp_half, project
+from alewm.model.few_rows.halves import Reader, Stream, attention_half, begin, encode_actions, mlp_half, project
+from alewm.model.few_rows.launching import to_compile
 from alewm.model.few_rows.rollout import FewRowsRollout
 from alewm.model.fused.tiles import CANDIDATES, Tile, tile_of
 from alewm.model.predictor import PredictorConfig
@@ -192,6 +193,14 @@ def test_sizes_that_the_kernels_do_not_take_are_left_to_the_library(predictor, e
     fast = FastImagination(world_model(latent_dim=32, capacities=(4, 32), predictor=predictor, encoder=encoder))
     assert isinstance(fast.rollout_for(1), ManyRowsRollout)
     assert fast.description == f"library products, since {reason}"
+
+
+def test_a_rollout_says_which_kernels_it_is_going_to_need_and_computes_nothing():
+    rollout = FastImagination(world_model(), torch.float32).rollout_for(3)
+    launched = to_compile(lambda: rollout.imagine_prefix(draw(3, 4, seed=1), draw(3, 5, 6, seed=2), 4, 3))
+    # One for actions and one to project; to begin with one or three positions; attention with one, two or three known
+    # positions, of three at once the last or all; MLPs of one position or three, and the last before the plain norm.
+    assert len(launched) == 1 + 1 + 2 + 5 + 3
 
 
 def test_tiles_are_timed_and_the_fastest_is_taken(monkeypatch, capsys):

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import torch
 import triton
 
+from alewm.model.few_rows.launching import launch
 from alewm.planning import refinement_kernels
 from alewm.shapes import Float, Int, Tensor
 
@@ -45,18 +46,20 @@ def refine_in_place(
 def _candidates(mean: Tensor, std: Tensor, noise: Tensor, step: Tensor) -> Float[Tensor, "B S H A"]:
     out = torch.empty(noise.shape[1:], device=noise.device)
     per_plan, total = mean[0].numel(), out.numel()
-    refinement_kernels.spread_candidates[(triton.cdiv(total, _ENTRIES),)](
-        mean, std, noise, step, out, per_plan, per_plan * noise.shape[2], total, SIZE=_ENTRIES
-    )
+    launch(
+        refinement_kernels.spread_candidates, (triton.cdiv(total, _ENTRIES),),
+        mean, std, noise, step, out, per_plan, per_plan * noise.shape[2], total, SIZE=_ENTRIES,
+    )  # fmt: skip
     return out
 
 
 def _costs(end: Float[Tensor, "rows width"], goal: Float[Tensor, "B D"]) -> Float[Tensor, "B S"]:
     (num_rows, width), (B, D) = end.shape, goal.shape
     costs = torch.empty(B, num_rows // B, device=end.device)
-    refinement_kernels.squared_distance[(triton.cdiv(num_rows, _ROWS),)](
-        end, goal, costs, num_rows, width, D, num_rows // B, ROWS=_ROWS, SIZE=triton.next_power_of_2(width)
-    )
+    launch(
+        refinement_kernels.squared_distance, (triton.cdiv(num_rows, _ROWS),),
+        end, goal, costs, num_rows, width, D, num_rows // B, ROWS=_ROWS, SIZE=triton.next_power_of_2(width),
+    )  # fmt: skip
     return costs
 
 
@@ -65,7 +68,8 @@ def _refit(
 ) -> None:
     B, S = costs.shape
     per_plan = mean[0].numel()
-    refinement_kernels.refit[(B, triton.cdiv(per_plan, _COLUMNS))](
+    launch(
+        refinement_kernels.refit, (B, triton.cdiv(per_plan, _COLUMNS)),
         costs, candidates, mean, std, elite_costs, step, S, num_elites, per_plan,
         SIZE=triton.next_power_of_2(S), RIVALS=_RIVALS, COLUMNS=_COLUMNS, num_warps=8,
     )  # fmt: skip

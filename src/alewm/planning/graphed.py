@@ -10,6 +10,7 @@ from typing import NamedTuple
 import torch
 
 from alewm.model.fast_imagination import FEW_ROWS, FastImagination
+from alewm.model.few_rows.launching import compile_side_by_side
 from alewm.model.few_rows.rollout import FewRowsRollout
 from alewm.model.world_model import WorldModel
 from alewm.planning.cem import CEMConfig, CEMResult, refine
@@ -87,10 +88,13 @@ class _Recording:
         self._width = compared_width(sizes.goal_cost, sizes.capacity, z_goal.shape[-1])
         is_few = isinstance(self._rollout, FewRowsRollout)
         self._refines_in_place = is_few and sizes.num_candidates <= MOST_CANDIDATES
+        if is_few:
+            compile_side_by_side(self._iterate, device)
+            self.step.zero_()
         stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
         stream.wait_stream(torch.cuda.current_stream(device))
         with torch.cuda.stream(stream):
-            self._iterate()  # compiles the kernels and lets libraries choose theirs
+            self._iterate()  # compiles kernels and lets libraries choose theirs
             self._final_cost()
         torch.cuda.current_stream(device).wait_stream(stream)
         torch.cuda.synchronize(device)

@@ -1,4 +1,4 @@
-"""Triton kernels of a rollout with few rows; `launch` calls them.
+"""Triton kernels of a rollout with few rows; `halves` calls them.
 
 A program is (group of rows, part of the sum). Products are in the dtype of the weights [inputs, outputs], everything
 else is float32. A row of width LEFT + RIGHT is held as two tiles, as in `fused.kernel_parts`.

@@ -2,7 +2,7 @@
 
 import torch
 
-from alewm.model.few_rows.launch import Reader, Stream, attention_half, begin, encode_actions, mlp_half, project
+from alewm.model.few_rows.halves import Reader, Stream, attention_half, begin, encode_actions, mlp_half, project
 from alewm.model.fused.widths import two_parts
 from alewm.model.imagination import LONGEST_FAST_CONTEXT
 from alewm.model.prepared import PreparedWeights

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 
 import torch
 
-from alewm.model.few_rows.launch import Reader, Stream, attention_half, mlp_half
+from alewm.model.few_rows.halves import Reader, Stream, attention_half, mlp_half
 from alewm.model.fused.tiles import Tile
 from alewm.model.fused.trials import Trial
 from alewm.model.prepared import PreparedWeights

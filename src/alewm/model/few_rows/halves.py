@@ -10,6 +10,7 @@ import torch
 import triton
 
 from alewm.model.few_rows import kernels
+from alewm.model.few_rows.launching import launch
 from alewm.model.fused.tiles import Tile, tile_of
 from alewm.model.fused.widths import two_parts
 from alewm.model.prepared import Map, Norm
@@ -50,7 +51,8 @@ def begin(
     x = torch.empty(N, T, W, device=position.device)
     read = torch.empty(N, T, W, device=position.device, dtype=dtype)
     left, right = two_parts(W)
-    kernels.begin[(triton.cdiv(N, _ROWS_AT_BEGIN), T)](
+    launch(
+        kernels.begin, (triton.cdiv(N, _ROWS_AT_BEGIN), T),
         latents[0], latents[min(1, T - 1)], latents[-1], latents[0].stride(0), latents[-1].stride(0), position,
         reader.shift, reader.scale, *reader.norm, x, read, N, known, *reader.shift.stride()[:2],
         POSITIONS=T, LEFT=left, RIGHT=right, ROWS=_ROWS_AT_BEGIN, num_warps=4,
@@ -63,7 +65,8 @@ def encode_actions(actions: Float[Tensor, "rows A"], widen: Map, narrow: Map) ->
     num_rows, num_inputs = actions.shape
     (hidden, W), (left, right) = narrow.weight.shape, two_parts(narrow.weight.shape[1])
     out = torch.empty(num_rows, W, device=actions.device, dtype=widen.weight.dtype)
-    kernels.encode_actions[(triton.cdiv(num_rows, _ACTION_ROWS),)](
+    launch(
+        kernels.encode_actions, (triton.cdiv(num_rows, _ACTION_ROWS),),
         actions, *widen, *narrow, out, num_rows, num_inputs,
         INPUTS=max(_SMALLEST_SIDE, triton.next_power_of_2(num_inputs)), HIDDEN=hidden,
         CHUNK=min(_ACTION_CHUNK, hidden & -hidden), LEFT=left, RIGHT=right, ROWS=_ACTION_ROWS, num_warps=4,
@@ -96,7 +99,8 @@ def attention_half(
     parts = torch.empty(inner // chunk, N * T_out, W, device=qkv.device, dtype=qkv.dtype)
     assert reader.shift is not None
     left, right = two_parts(W)
-    kernels.attention_half[(triton.cdiv(N, tile.rows), inner // chunk)](
+    launch(
+        kernels.attention_half, (triton.cdiv(N, tile.rows), inner // chunk),
         stream.read, qkv, *output, past[0] if past else qkv, older, qkv if known is None else known, parts, arrived,
         x, after.x, gate, reader.shift, reader.scale, *reader.norm, after.read, N, x.stride(1 if T_out == T else 0),
         *gate.stride()[:2], head**-0.5, NEW=T, KNOWN=len(past) + T, ASKED=T_out, INNER=inner, HEAD=head, CHUNK=chunk,
@@ -121,7 +125,8 @@ def mlp_half(
     parts = torch.empty(hidden // tile.chunk, N * T, W, device=gate.device, dtype=stream.read.dtype)
     shift, scale = (gate, gate) if reader.shift is None or reader.scale is None else (reader.shift, reader.scale)
     left, right = two_parts(W)
-    kernels.mlp_half[(triton.cdiv(N * T, tile.rows), hidden // tile.chunk)](
+    launch(
+        kernels.mlp_half, (triton.cdiv(N * T, tile.rows), hidden // tile.chunk),
         stream.read, *widen, *narrow, parts, arrived, stream.x, after.x, gate, shift, scale, *reader.norm, after.read,
         N * T, W, T, *gate.stride()[:2], HIDDEN=hidden, CHUNK=tile.chunk, STEP=min(tile.chunk, _STEP),
         MODULATED=reader.shift is not None, LEFT=left, RIGHT=right, ROWS=tile.rows, num_warps=tile.warps,
@@ -144,7 +149,8 @@ def project(
     z = torch.empty(N, width, device=read.device)
     parts = torch.empty(hidden // tile.chunk, N, W, device=read.device, dtype=read.dtype)
     left, right = two_parts(W)
-    kernels.project[(triton.cdiv(N, tile.rows), hidden // tile.chunk)](
+    launch(
+        kernels.project, (triton.cdiv(N, tile.rows), hidden // tile.chunk),
         read, *widen, *narrow, parts, arrived, z, N, width, D, HIDDEN=hidden, CHUNK=tile.chunk,
         STEP=min(tile.chunk, _STEP), LEFT=left, RIGHT=right, ROWS=tile.rows, num_warps=tile.warps,
         num_stages=tile.stages,
