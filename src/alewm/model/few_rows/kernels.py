@@ -23,7 +23,7 @@ from alewm.model.fused.kernel_parts import gelu, load_columns, load_rows, store_
 from alewm.model.triton_kernels import mixture_of_three, mixture_of_two
 
 
-@triton.jit(do_not_specialize=["num_samples"])
+@triton.jit(do_not_specialize=["num_samples", "first_stride", "later_stride", "known_columns"])
 def begin(
     first, second, third, first_stride, later_stride, position, shift, scale, weight, bias, x, read,
     num_samples, known_columns, sample_stride, position_stride,

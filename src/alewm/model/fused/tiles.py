@@ -55,10 +55,34 @@ CANDIDATES: Mapping[str, tuple[Tile, ...]] = {
     "project_backward": (Tile(64, 64, 4, 2), Tile(128, 64, 8, 2), Tile(64, 64, 8, 2)),
     # Of a rollout, by positions: one, or several. Here a chunk is all that a program takes: 300 rows in groups of 16
     # and a sum over 2,048 in eight parts are 152 programs, for 132 processors.
-    "few_rows_attention_1": (Tile(16, 128, 4, 2), Tile(16, 64, 4, 2), Tile(32, 64, 4, 2), Tile(16, 256, 8, 2)),
-    "few_rows_attention_2": (Tile(16, 128, 8, 1), Tile(16, 128, 4, 1), Tile(32, 64, 8, 1), Tile(16, 256, 8, 1)),
-    "few_rows_mlp_1": (Tile(16, 256, 4, 2), Tile(16, 128, 4, 2), Tile(32, 128, 4, 2), Tile(16, 512, 4, 3)),
-    "few_rows_mlp_2": (Tile(32, 256, 4, 2), Tile(32, 128, 4, 2), Tile(64, 256, 8, 2), Tile(16, 256, 4, 2)),
+    "few_rows_attention_1": (
+        Tile(16, 128, 4, 2),
+        Tile(16, 64, 4, 1),
+        Tile(16, 128, 8, 2),
+        Tile(32, 64, 8, 1),
+        Tile(16, 256, 8, 2),
+    ),
+    "few_rows_attention_2": (
+        Tile(16, 256, 8, 1),
+        Tile(16, 128, 8, 1),
+        Tile(16, 128, 4, 1),
+        Tile(32, 128, 8, 1),
+        Tile(16, 256, 8, 2),
+    ),
+    "few_rows_mlp_1": (
+        Tile(16, 256, 4, 2),
+        Tile(16, 128, 4, 2),
+        Tile(16, 256, 8, 2),
+        Tile(32, 128, 8, 2),
+        Tile(16, 512, 8, 3),
+    ),
+    "few_rows_mlp_2": (
+        Tile(32, 256, 4, 2),
+        Tile(32, 256, 8, 2),
+        Tile(64, 256, 8, 2),
+        Tile(32, 128, 8, 2),
+        Tile(16, 256, 4, 2),
+    ),
 }
 """What is tried before training, the likeliest first; where nothing was tried, the first is taken."""
 
