@@ -83,6 +83,8 @@ CANDIDATES: Mapping[str, tuple[Tile, ...]] = {
         Tile(32, 128, 8, 2),
         Tile(16, 256, 4, 2),
     ),
+    "image_attention": (Tile(64, 64, 4, 3),),
+    "image_attention_backward": (Tile(64, 64, 4, 3), Tile(64, 64, 4, 4), Tile(32, 64, 4, 3), Tile(64, 128, 8, 3)),
 }
 """What is tried before training, the likeliest first; where nothing was tried, the first is taken."""
 
