@@ -67,7 +67,7 @@ def test_a_plan_by_kernels_is_the_plan_of_the_plain_search():
         parameter.add_(0.1 * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(1)))
     latent_dim, action_dim, capacity = model.support.latent_dim, model.config.action_dim, 8
     now, goal = draw(2, 1, latent_dim, seed=2)
-    noise, start = draw(2, 1, 16, 2, action_dim, seed=3), torch.zeros(1, 2, action_dim)
+    noise, start = draw(2, 1, 16, 1, action_dim, seed=3), torch.zeros(1, 1, action_dim)
     cem = CEMConfig(num_candidates=16, num_iterations=2, num_elites=4)
     exact = plan_group(model, now, goal, noise, start, capacity=capacity, goal_cost="active", cem=cem)
 
