@@ -177,7 +177,9 @@ def test_the_number_of_candidates_chooses_the_rollout_and_the_description_says_w
     assert isinstance(fast.rollout_for(FEW_ROWS), FewRowsRollout)
     assert isinstance(fast.rollout_for(FEW_ROWS + 1), ManyRowsRollout)
     assert fast.description == (f"kernels for few rows up to {FEW_ROWS} candidates at once, library products beyond")
-    assert isinstance(FastImagination(model, few_rows=0).rollout_for(1), ManyRowsRollout)
+    without = FastImagination(model, few_rows=0)
+    assert isinstance(without.rollout_for(1), ManyRowsRollout)
+    assert without.description == "library products, since kernels for few rows were not asked for"
 
 
 @pytest.mark.parametrize(

@@ -24,9 +24,9 @@ class FastImagination:
     def __init__(self, model: WorldModel, dtype: torch.dtype = torch.bfloat16, few_rows: int = FEW_ROWS) -> None:
         weights = PreparedWeights(model, dtype)
         self._many = ManyRowsRollout(weights)
-        obstacle = why_not_few_rows(weights)
-        self._few = FewRowsRollout(weights) if obstacle is None else None
         self._few_rows = min(few_rows, MOST_ROWS)
+        obstacle = why_not_few_rows(weights) if few_rows > 0 else "kernels for few rows were not asked for"
+        self._few = FewRowsRollout(weights) if obstacle is None else None
         self.description = (
             f"kernels for few rows up to {self._few_rows} candidates at once, library products beyond"
             if obstacle is None
