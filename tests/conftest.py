@@ -13,7 +13,6 @@ from jaxtyping import install_import_hook
 import alewm.model.few_rows.kernel_parts
 import alewm.model.few_rows.kernels
 import alewm.model.fused.add_norm_kernels
-import alewm.model.fused.attention_kernels
 import alewm.model.fused.image_attention_kernels
 import alewm.model.fused.kernel_parts
 import alewm.model.fused.mlp_kernels

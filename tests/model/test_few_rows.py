@@ -24,7 +24,7 @@ from alewm.model.world_model import WorldModelConfig, build_world_model
 CPU = torch.device("cpu")
 N, W, HEADS, HEAD = 18, 48, 2, 16
 INNER, HIDDEN = HEADS * HEAD, 32
-IN_PARTS = Tile(rows=16, chunk=16, warps=1, stages=1)
+IN_PARTS = Tile(rows=16, chunk=16, warps=1, stages=1, parts=2)
 """Two groups of rows, the second nearly empty, and sums in two parts."""
 
 CONFIG = WorldModelConfig(

@@ -29,15 +29,15 @@ def time_rollout_tiles(model: WorldModel, num_rows: int, repeats: int, where: to
     num_calls = _CALLS if is_gpu else 1
     trials = {trial.kernel: trial for trial in few_rows_trials(weights, num_rows, num_calls)}
     found = time_tiles(list(trials.values()), weights.width, {}, where, repeats, recorded)
-    print(f"{'kernel':<24}{'rows,chunk,warps,stages':<26}{'us':>8}{'TFLOP/s':>9}   * is taken")
+    print(f"{'kernel':<24}{'rows,chunk,warps,stages,parts':<32}{'us':>8}{'TFLOP/s':>9}   * is taken")
     microseconds: dict[str, float | str] = {}
     for (kernel, tile), time in found.items():
         if isinstance(time, str):
             microseconds[f"{kernel} {tile}"] = time
-            print(f"{kernel:<24}{tile!s:<26}{time}")
+            print(f"{kernel:<24}{tile!s:<32}{time}")
             continue
         microseconds[f"{kernel} {tile}"] = 1e3 * time / num_calls
         mark = " *" if tile == tile_of(kernel, weights.width, trials[kernel].columns) else ""
         done = trials[kernel].num_operations / time / 1e9
-        print(f"{kernel:<24}{tile!s:<26}{1e3 * time / num_calls:>8.2f}{done:>9.1f}{mark}")
+        print(f"{kernel:<24}{tile!s:<32}{1e3 * time / num_calls:>8.2f}{done:>9.1f}{mark}")
     return microseconds

@@ -4,6 +4,7 @@ Candidates are N samples of one to three positions; x is the residual stream, fl
 of the products. Shift, scale and gate are slices of one tensor and share its strides.
 """
 
+import math
 from typing import NamedTuple
 
 import torch
@@ -18,8 +19,8 @@ from alewm.shapes import Float, Int, Tensor
 
 _ROWS_AT_BEGIN = 4
 _ACTION_ROWS, _ACTION_CHUNK = 16, 64
-_STEP = 64
-"""Hidden units, of those a program takes, in one step of its loop."""
+_LONGEST_STEP = 64
+"""Hidden units that a program may take at a time; what it holds of the weights must fit on the chip."""
 _SMALLEST_SIDE = 16
 """Tensor cores multiply tiles with sides of at least this."""
 
@@ -91,20 +92,19 @@ def attention_half(
     """
     (N, T, W), (inner, _), T_out = stream.x.shape, output.weight.shape, gate.shape[1]
     tile = tile or tile_of(f"few_rows_attention_{min(T, 2)}", W, inner)
-    head = inner // num_heads
-    chunk = max(tile.chunk, head)
+    head, num_parts = inner // num_heads, math.gcd(tile.parts, num_heads)
     known = torch.empty(N, 2 * inner, device=qkv.device, dtype=qkv.dtype) if T == 1 else None
     older = past[-1] if past else qkv
     x, after = stream.x[:, T - T_out :], _like(stream, T_out)
-    parts = torch.empty(inner // chunk, N * T_out, W, device=qkv.device, dtype=qkv.dtype)
+    parts = torch.empty(num_parts, N * T_out, W, device=qkv.device, dtype=qkv.dtype)
     assert reader.shift is not None
     left, right = two_parts(W)
     launch(
-        kernels.attention_half, (triton.cdiv(N, tile.rows), inner // chunk),
+        kernels.attention_half, (triton.cdiv(N, tile.rows), num_parts),
         stream.read, qkv, *output, past[0] if past else qkv, older, qkv if known is None else known, parts, arrived,
         x, after.x, gate, reader.shift, reader.scale, *reader.norm, after.read, N, x.stride(1 if T_out == T else 0),
-        *gate.stride()[:2], head**-0.5, NEW=T, KNOWN=len(past) + T, ASKED=T_out, INNER=inner, HEAD=head, CHUNK=chunk,
-        LEFT=left, RIGHT=right, ROWS=tile.rows, num_warps=tile.warps, num_stages=tile.stages,
+        *gate.stride()[:2], head**-0.5, NEW=T, KNOWN=len(past) + T, ASKED=T_out, INNER=inner, HEAD=head,
+        CHUNK=inner // num_parts, LEFT=left, RIGHT=right, ROWS=tile.rows, num_warps=tile.warps, num_stages=tile.stages,
     )  # fmt: skip
     return after, known
 
@@ -122,13 +122,13 @@ def mlp_half(
     (N, T, W), (hidden, _) = stream.x.shape, narrow.weight.shape
     tile = tile or tile_of(f"few_rows_mlp_{min(T, 2)}", W, hidden)
     after = _like(stream, T)
-    parts = torch.empty(hidden // tile.chunk, N * T, W, device=gate.device, dtype=stream.read.dtype)
+    parts = torch.empty(tile.parts, N * T, W, device=gate.device, dtype=stream.read.dtype)
     shift, scale = (gate, gate) if reader.shift is None or reader.scale is None else (reader.shift, reader.scale)
     left, right = two_parts(W)
     launch(
-        kernels.mlp_half, (triton.cdiv(N * T, tile.rows), hidden // tile.chunk),
+        kernels.mlp_half, (triton.cdiv(N * T, tile.rows), tile.parts),
         stream.read, *widen, *narrow, parts, arrived, stream.x, after.x, gate, shift, scale, *reader.norm, after.read,
-        N * T, W, T, *gate.stride()[:2], HIDDEN=hidden, CHUNK=tile.chunk, STEP=min(tile.chunk, _STEP),
+        N * T, W, T, *gate.stride()[:2], HIDDEN=hidden, CHUNK=hidden // tile.parts, STEP=min(tile.chunk, _LONGEST_STEP),
         MODULATED=reader.shift is not None, LEFT=left, RIGHT=right, ROWS=tile.rows, num_warps=tile.warps,
         num_stages=tile.stages,
     )  # fmt: skip
@@ -147,12 +147,12 @@ def project(
     (N, W), (hidden, D) = read.shape, narrow.weight.shape
     tile = tile or tile_of("few_rows_mlp_1", W, hidden)
     z = torch.empty(N, width, device=read.device)
-    parts = torch.empty(hidden // tile.chunk, N, W, device=read.device, dtype=read.dtype)
+    parts = torch.empty(tile.parts, N, W, device=read.device, dtype=read.dtype)
     left, right = two_parts(W)
     launch(
-        kernels.project, (triton.cdiv(N, tile.rows), hidden // tile.chunk),
-        read, *widen, *narrow, parts, arrived, z, N, width, D, HIDDEN=hidden, CHUNK=tile.chunk,
-        STEP=min(tile.chunk, _STEP), LEFT=left, RIGHT=right, ROWS=tile.rows, num_warps=tile.warps,
+        kernels.project, (triton.cdiv(N, tile.rows), tile.parts),
+        read, *widen, *narrow, parts, arrived, z, N, width, D, HIDDEN=hidden, CHUNK=hidden // tile.parts,
+        STEP=min(tile.chunk, _LONGEST_STEP), LEFT=left, RIGHT=right, ROWS=tile.rows, num_warps=tile.warps,
         num_stages=tile.stages,
     )  # fmt: skip
     return z
