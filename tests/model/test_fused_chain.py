@@ -7,9 +7,9 @@ import torch
 from triton.runtime.errors import OutOfResources
 
 from alewm.model.fused import chain
-from alewm.model.fused.chain import fuse_blocks, through_blocks_or_plain, why_kernels_fail
+from alewm.model.fused.chain import first_token_by_kernels_or_plain, fuse_blocks, why_kernels_fail
 from alewm.model.fused.widths import why_not_fused
-from alewm.model.vit import ViT, ViTConfig, one_after_the_other
+from alewm.model.vit import ViT, ViTConfig, first_token_after
 
 SMALL = ViTConfig(image_size=16, patch_size=2, hidden_dim=64, num_blocks=3, num_heads=1, mlp_dim=64)
 
@@ -42,7 +42,7 @@ def test_an_encoder_computes_the_same_with_fused_blocks() -> None:
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
 def test_products_that_the_kernels_cannot_compute_here_are_the_plain_ones(dtype: torch.dtype) -> None:
     blocks, x = list(_encoder().to(dtype).blocks), torch.randn(1, 65, 64, dtype=dtype)
-    assert torch.equal(through_blocks_or_plain(blocks, x), one_after_the_other(blocks, x))
+    assert torch.equal(first_token_by_kernels_or_plain(blocks, x), first_token_after(blocks, x))
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 import torch
 from memory_windows import MODEL, MemoryWindows, draw_windows, run_config
 
-from alewm.model.vit import ViTConfig, one_after_the_other
+from alewm.model.vit import ViTConfig, first_token_after
 from alewm.model.world_model import build_world_model
 from alewm.training.acceleration import choose_acceleration
 from alewm.training.graphed import accelerated
@@ -65,4 +65,4 @@ def test_a_run_without_a_gpu_that_asks_for_them_trains_with_plain_blocks(tmp_pat
     trainer = Trainer(config, MemoryWindows(draw_windows(16), 16), folder=tmp_path, device=CPU)
     assert not trainer.acceleration.fused
     trainer.run()
-    assert trainer.model.encoder.through is one_after_the_other
+    assert trainer.model.encoder.first_token is first_token_after

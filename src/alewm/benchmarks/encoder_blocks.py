@@ -4,6 +4,7 @@ import copy
 import math
 import os
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -90,14 +91,17 @@ def _dtype(where: torch.device) -> torch.dtype:
 
 
 def _ways(where: torch.device) -> dict[str, Through]:
-    from alewm.model.fused.chain import through_blocks_or_plain
+    from alewm.model.fused.chain import through_blocks
 
     def compiled(blocks: Sequence[ViTBlock], x: Tensor) -> Tensor:
         for block in blocks:
             block.compile(dynamic=False)
         return one_after_the_other(blocks, x)
 
-    return {"plain": compiled if where.type == "cuda" else one_after_the_other, "fused": through_blocks_or_plain}
+    return {
+        "plain": compiled if where.type == "cuda" else one_after_the_other,
+        "fused": partial(through_blocks, dtype=_dtype(where)),
+    }
 
 
 def _times(through: Through, blocks: Sequence[ViTBlock], x: Tensor, repeats: int) -> dict[str, float]:

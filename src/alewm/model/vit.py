@@ -109,6 +109,16 @@ def one_after_the_other(blocks: Sequence[ViTBlock], x: Float[Tensor, "N L W"]) -
     return x
 
 
+def first_token_after(blocks: Sequence[ViTBlock], x: Float[Tensor, "N L W"]) -> Float[Tensor, "N W"]:
+    """The first token after all `blocks`, each as it is written.
+
+    The last block computes only that row: the other tokens it would give are read by nobody.
+    """
+    *before, last = blocks
+    token: Tensor = last(one_after_the_other(before, x), 1)[:, 0]
+    return token
+
+
 class ViT(nn.Module):
     """Images to one feature vector each, the CLS token after the final LayerNorm."""
 
@@ -122,8 +132,8 @@ class ViT(nn.Module):
         self.patch_map = nn.Linear(3 * config.patch_size**2, width)
         self.blocks = nn.ModuleList(ViTBlock(config) for _ in range(config.num_blocks))
         self.norm = nn.LayerNorm(width, eps=LAYER_NORM_EPS)
-        self.through: Callable[[Sequence[ViTBlock], Tensor], Tensor] = one_after_the_other
-        """How blocks that give all tokens are computed; `alewm.model.fused` has another way."""
+        self.first_token: Callable[[Sequence[ViTBlock], Tensor], Tensor] = first_token_after
+        """How the blocks are computed; `alewm.model.fused` has another way."""
         self._initialise()
 
     def _initialise(self) -> None:
@@ -139,13 +149,9 @@ class ViT(nn.Module):
         return self.read(self.embed(images))
 
     def read(self, x: Float[Tensor, "N L W"]) -> Float[Tensor, "N W"]:
-        """The CLS token after all blocks.
-
-        The last block computes only the CLS row: the other tokens it would give are read by nobody.
-        """
-        *all_tokens, last = (block for block in self.blocks if isinstance(block, ViTBlock))
-        x = last(self.through(all_tokens, x), 1)
-        features: Tensor = self.norm(x[:, 0])
+        """The CLS token after all blocks."""
+        blocks = [block for block in self.blocks if isinstance(block, ViTBlock)]
+        features: Tensor = self.norm(self.first_token(blocks, x))
         return features
 
     def embed(self, images: Float[Tensor, "N Y X 3"]) -> Float[Tensor, "N L W"]:

@@ -103,13 +103,13 @@ def fuse_encoder(model: WorldModel) -> None:
     fuse_blocks(model.encoder)
 
 
-def compile_blocks(model: WorldModel) -> None:
+def compile_blocks(model: WorldModel, *, is_fused: bool = False) -> None:
     """Compile the parts of `model` in place, each kind of block once; parameter names stay as they are.
 
     A compiled block serves all blocks of its shape, so that compiling takes a fraction of the time it takes for the
     encoder as a whole. The selector and the projectors are left alone: they are small, and a recorded update launches
     their many kernels for nothing.
     """
-    for block in (*model.encoder.blocks, *model.predictor.blocks):
+    for block in (*(() if is_fused else model.encoder.blocks), *model.predictor.blocks):
         block.compile(dynamic=False)
     model.tokens = torch.compile(model.tokens, dynamic=False)  # type: ignore[method-assign]

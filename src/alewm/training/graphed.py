@@ -62,5 +62,5 @@ def accelerated(
     if fused:
         fuse_encoder(plain.model)
     if path != "none":
-        compile_blocks(plain.model)
+        compile_blocks(plain.model, is_fused=fused)
     return GraphedUpdates(plain, device) if path == "graph" else plain

@@ -8,28 +8,33 @@ from collections.abc import Iterable, Sequence
 
 import torch
 import torch.nn.functional as F
+from torch import nn
 from triton.compiler.errors import CompilationError
 from triton.runtime.errors import OutOfResources, PTXASError
 
 from alewm.model.fused.add_norm import Branch, add_norm, no_branch
 from alewm.model.fused.image_attention import attention
 from alewm.model.fused.mlp import mlp
-from alewm.model.vit import SelfAttention, ViT, ViTBlock, ViTConfig, one_after_the_other
+from alewm.model.vit import SelfAttention, ViT, ViTBlock, ViTConfig, first_token_after
 from alewm.shapes import Float, Tensor
 
 
 def fuse_blocks(encoder: ViT) -> None:
     """Compute the encoder's blocks by these kernels from now on, wherever its products are in their dtype."""
-    encoder.through = through_blocks_or_plain
+    encoder.first_token = first_token_by_kernels_or_plain
 
 
-def through_blocks_or_plain(blocks: Sequence[ViTBlock], x: Float[Tensor, "N L W"]) -> Float[Tensor, "N L W"]:
-    """What `blocks` make of x, by the kernels or, in arithmetic they do not have, as they are written."""
+def first_token_by_kernels_or_plain(blocks: Sequence[ViTBlock], x: Float[Tensor, "N L W"]) -> Float[Tensor, "N W"]:
+    """The first token after all `blocks`, by the kernels or, in arithmetic they do not have, as they are written."""
     dtype = torch.get_autocast_dtype(x.device.type) if torch.is_autocast_enabled(x.device.type) else x.dtype
     # In float32 the tiles do not fit on a GPU; Triton's interpreter has no chip to fit on, and no bfloat16.
     if x.dtype != torch.float32 or dtype != (torch.bfloat16 if x.is_cuda else torch.float32):
-        return one_after_the_other(blocks, x)
-    return through_blocks(blocks, x, dtype)
+        return first_token_after(blocks, x)
+    *before, last = blocks
+    x, read = _read(*_through(before, x, dtype), last.norm_attention)
+    token = x[:, 0] + last.attention(read, 1)[:, 0]
+    mapped: Tensor = last.mlp(last.norm_mlp(token))
+    return token + mapped
 
 
 def why_kernels_fail(config: ViTConfig, device: torch.device) -> str | None:
@@ -45,16 +50,24 @@ def why_kernels_fail(config: ViTConfig, device: torch.device) -> str | None:
 
 def through_blocks(blocks: Iterable[ViTBlock], x: Float[Tensor, "N L W"], dtype: torch.dtype) -> Float[Tensor, "N L W"]:
     """What `blocks` make of x, with products in `dtype`; x and the result are float32."""
+    x, branch = _through(blocks, x, dtype)
+    return x + (branch.mapped + branch.bias)
+
+
+def _through(blocks: Iterable[ViTBlock], x: Tensor, dtype: torch.dtype) -> tuple[Tensor, Branch]:
+    """The stream after `blocks`, and the last branch, which is still to be added to it."""
     branch = no_branch(x, dtype)
     for block in blocks:
-        norm = block.norm_attention
-        x, read = add_norm(x, branch, norm.weight, norm.bias, eps=norm.eps)
+        x, read = _read(x, branch, block.norm_attention)
         branch = _attention_branch(block.attention, read)
-        norm = block.norm_mlp
-        x, read = add_norm(x, branch, norm.weight, norm.bias, eps=norm.eps)
+        x, read = _read(x, branch, block.norm_mlp)
         widen, narrow = block.mlp.widen, block.mlp.narrow
         branch = Branch(mlp(read, widen.weight, widen.bias, narrow.weight), narrow.bias)
-    return x + (branch.mapped + branch.bias)
+    return x, branch
+
+
+def _read(x: Tensor, branch: Branch, norm: nn.LayerNorm) -> tuple[Tensor, Tensor]:
+    return add_norm(x, branch, norm.weight, norm.bias, eps=norm.eps)
 
 
 def _attention_branch(module: SelfAttention, read: Float[Tensor, "N L W"]) -> Branch:
