@@ -32,7 +32,7 @@ def first_token_by_kernels_or_plain(blocks: Sequence[ViTBlock], x: Float[Tensor,
         return first_token_after(blocks, x)
     *before, last = blocks
     x, read = _read(*_through(before, x, dtype), last.norm_attention)
-    token = x[:, 0] + last.attention(read, 1)[:, 0]
+    token: Tensor = x[:, 0] + last.attention(read, 1)[:, 0]
     mapped: Tensor = last.mlp(last.norm_mlp(token))
     return token + mapped
 
