@@ -78,8 +78,8 @@ def summarise(records: Sequence[EpisodeRecord]) -> dict[str, Any]:
     }
 
 
-def write_records(path: Path, records: Sequence[EpisodeRecord]) -> None:
-    """Write one JSON object per line; an existing file is replaced only once the new one is complete."""
+def write_records(path: Path, records: Sequence[Any]) -> None:
+    """Write dataclass instances, a JSON object per line; an existing file is replaced once the new one is complete."""
     lines = [json.dumps(dataclasses.asdict(record), allow_nan=False) for record in records]
     unfinished = path.with_name(path.name + ".part")
     unfinished.write_text("".join(line + "\n" for line in lines), encoding="utf-8")
