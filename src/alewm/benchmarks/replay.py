@@ -45,14 +45,15 @@ def bench_replay(
 
 def _outcomes(standard: StandardPairs, seed: int) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
     """Which pairs were solved at the start, and which each policy solved."""
-    task, pairs, actions = standard.task, standard.pairs, standard.actions
+    task, pairs = standard.task, standard.pairs
     found: dict[str, list[ClosedLoop]] = {"replay": [], "random": [], "zero": []}
     with Progress("running", len(pairs), "pairs") as bar:
         for first in range(0, len(pairs), _PAIRS_AT_ONCE):
             chosen = range(len(pairs))[first : first + _PAIRS_AT_ONCE]
             envs, some = Unseen(task.make_vector_env(len(chosen))), pairs.take(chosen)
+            assert some.recorded is not None
             policies: dict[str, tuple[Policy, int]] = {
-                "replay": (Replay(actions[list(chosen)]), actions.shape[1]),
+                "replay": (Replay(some.recorded), some.recorded.shape[1]),
                 "random": (UniformRandom(task.action_dim, BUDGET, seed), BUDGET),
                 "zero": (DoNothing(task.action_dim, BUDGET), BUDGET),
             }

@@ -17,17 +17,14 @@ from alewm.data.store import EpisodeStore
 from alewm.envs.registration import Task, get_task
 from alewm.errors import InputError
 from alewm.evaluation.closed_loop import GoalPairs
-from alewm.shapes import Float, Tensor
 
 
 @dataclass(frozen=True)
 class StandardPairs:
-    """Pairs of one task, with what was recorded between start and goal."""
+    """Pairs of one task, with what was recorded between their starts and goals."""
 
     task: Task
     pairs: GoalPairs
-    actions: Float[Tensor, "B steps action"]
-    """What was done from each start to its goal."""
     statistics: ActionStatistics
     """Of the actions a model would be trained on."""
     what: str
@@ -42,10 +39,9 @@ def pairs_of_file(data: Path, task_name: str | None, num_pairs: int | None, spli
         task = get_task(_named(store, task_name))
         splits = load_or_make_splits(store, split)
         stored = load_or_draw_pairs(store, splits).test[:num_pairs]
-        rows = np.array([np.arange(pair.start_row, pair.goal_row) for pair in stored])
-        pairs = GoalPairs.gather(stored, store.column, task.state_columns)
-        actions, statistics = torch.from_numpy(store.actions[rows]), ActionStatistics.of_training(store, splits)
-    return StandardPairs(task, pairs, actions, statistics, f"{len(pairs)} test pairs of {data}", {"data": str(data)})
+        pairs = GoalPairs.gather(stored, store.column, task.state_columns, store.actions)
+        statistics = ActionStatistics.of_training(store, splits)
+    return StandardPairs(task, pairs, statistics, f"{len(pairs)} test pairs of {data}", {"data": str(data)})
 
 
 def simulated_pairs(task_name: str, behaviour: str | None, episodes: int, seed: int, every: int = 1) -> StandardPairs:
@@ -78,11 +74,11 @@ def simulated_pairs(task_name: str, behaviour: str | None, episodes: int, seed: 
         tuple(start + GOAL_OFFSET for _, start in kept),
         {column: values[:, 0] for column, values in rows.items()},
         {column: values[:, 1] for column, values in rows.items()},
+        torch.as_tensor(np.stack(between)),
     )
     return StandardPairs(
         task,
         pairs,
-        torch.as_tensor(np.stack(between)),
         ActionStatistics.fit(np.concatenate(actions)),
         f"{len(pairs)} pairs of simulated episodes ({name})",
         {"behaviour": name},

@@ -5,7 +5,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -15,7 +15,6 @@ from alewm.benchmarks.standard_pairs import StandardPairs
 from alewm.config import to_dict
 from alewm.data.collect import begin_worker
 from alewm.data.normalize import ActionStatistics
-from alewm.envs.contract import VectorGoalEnv
 from alewm.envs.registration import get_task
 from alewm.evaluation.closed_loop import GoalPairs, run_closed_loop
 from alewm.evaluation.floors import Unseen
@@ -89,9 +88,9 @@ def bench_true_simulator(standard: StandardPairs, planning: PlanningConfig, *, j
 
 def plan_pair(task_name: str, statistics: ActionStatistics, planning: PlanningConfig, pair: GoalPairs) -> SimulatedPlan:
     """What becomes of the one `pair` under the planner in the simulator."""
-    worlds = partial(_worlds, task_name)
-    env = worlds(1, role="episode")
-    policy = TrueSimulator(env, worlds, state_cost(task_name), statistics, planning)
+    make_worlds = get_task(task_name).make_vector_env
+    env = make_worlds(1)
+    policy = TrueSimulator(env, make_worlds, state_cost(task_name), statistics, planning)
     outcome = run_closed_loop(Unseen(env), pair, policy, budget=BUDGET)
     steps = int(outcome.steps)
     return SimulatedPlan(
@@ -120,9 +119,3 @@ def _all_plans(standard: StandardPairs, planning: PlanningConfig, processes: int
             yield from pool.map(plan, each)
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
-
-
-@cache
-def _worlds(task_name: str, num_envs: int, role: str = "copies") -> VectorGoalEnv:
-    """Worlds of this process, kept from pair to pair: building a simulator is dear. The episode's own is not a copy."""
-    return get_task(task_name).make_vector_env(num_envs)

@@ -55,11 +55,14 @@ class EpisodeRecord:
     zero_success: bool
     """Whether doing nothing did."""
 
+    replay_success: bool | None = None
+    """Whether the recorded actions, repeated from the start, did; None where they are not known."""
+
 
 def summarise(records: Sequence[EpisodeRecord]) -> dict[str, Any]:
-    """Success over all pairs and over those not solved at the start, beside both floors on the same pairs.
+    """Success over all pairs and over those not solved at the start, beside that of others on the same pairs.
 
-    Rates are 0 to 1; a rate over no episodes is None.
+    The others are both floors and the recorded actions. Rates are 0 to 1; a rate over no episodes is None.
     """
     hard = [record for record in records if not record.presolved]
     every, nontrivial = Proportion.of([r.success for r in records]), Proportion.of([r.success for r in hard])
@@ -74,8 +77,14 @@ def summarise(records: Sequence[EpisodeRecord]) -> dict[str, Any]:
         "random_success_rate_nontrivial": Proportion.of([r.random_success for r in hard]).rate,
         "zero_success_rate": Proportion.of([r.zero_success for r in records]).rate,
         "zero_success_rate_nontrivial": Proportion.of([r.zero_success for r in hard]).rate,
+        "replay_success_rate": _replayed(records),
+        "replay_success_rate_nontrivial": _replayed(hard),
         "presolved_share": Proportion.of([r.presolved for r in records]).rate,
     }
+
+
+def _replayed(records: Sequence[EpisodeRecord]) -> float | None:
+    return Proportion.of([r.replay_success for r in records if r.replay_success is not None]).rate
 
 
 def write_records(path: Path, records: Sequence[Any]) -> None:
