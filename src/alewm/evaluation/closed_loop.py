@@ -26,8 +26,8 @@ class GoalEnvs(Protocol):
         """A uint8 frame [B, Y, X, 3] of every goal."""
         ...
 
-    def step(self, actions: Tensor) -> None:
-        """Advance every episode by its action [B, action_dim]."""
+    def step(self, actions: Tensor, active: Tensor | None = None) -> None:
+        """Advance every episode by its action [B, action_dim]; those not active [B] are not looked at again."""
         ...
 
     def success(self) -> Tensor:
@@ -179,7 +179,8 @@ def run_closed_loop(envs: GoalEnvs, pairs: GoalPairs, policy: Policy, *, budget:
     """The outcome of every episode under `policy` within `budget` environment steps.
 
     Success is tested after each step, never before the first, and stays: an episode that has once succeeded is over.
-    It is neither planned nor measured any more (its environment receives zero actions, since a batch steps together).
+    It is neither planned nor measured any more (its environment is left, or receives zero actions where a batch steps
+    together).
     """
     if budget < 1:
         raise InputError(f"The budget must be at least one environment step, got {budget}.")
@@ -198,7 +199,7 @@ def run_closed_loop(envs: GoalEnvs, pairs: GoalPairs, policy: Policy, *, budget:
             frames = envs.render()
         for action in policy.next_actions(frames, active).to(active.device).unbind(1)[: budget - len(executed)]:
             executed.append(torch.where(active[:, None], action, 0))
-            envs.step(executed[-1])
+            envs.step(executed[-1], active)
             steps += active
             distances.append(torch.where(active, envs.distance(), torch.nan))
             active = active & ~envs.success()
