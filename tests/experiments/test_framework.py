@@ -69,6 +69,16 @@ def test_two_presets_of_one_configuration_share_a_folder(tmp_path):
     assert library.folder(wide) == library.folder(narrow) == tmp_path / wide.name
 
 
+def test_lewm_s_widths_can_be_limited_and_the_full_one_stays():
+    for limit, widths in (((192,), [192]), ((32,), [32, 192])):
+        choice = Choice(make_scale("short", 4500), SEEDS[:1], ("push-t", "192"), lewm_widths=limit)
+        runs = recipe("rollouts").build(choice).runs
+        assert [run.config.model.latent_dim for run in runs if run.config.objective.method == "lewm"] == widths
+        assert f"LeWM's best width is among {limit[0]} and the full one." in choice.caption("Text.")
+    with pytest.raises(InputError, match="Unknown width of LeWM in the block of 192 '31'"):
+        Choice(make_scale("short"), SEEDS, lewm_widths=(31,)).widths_of_lewm(192)
+
+
 def test_budgets_cannot_be_mixed():
     runs = [Choice(make_scale(scale), SEEDS).alewm("two-room", 192, 3072) for scale in ("short", "paper")]
     with pytest.raises(AssertionError, match="mix budgets"):

@@ -98,6 +98,8 @@ class Recipe:
     """Seeds unless asked otherwise, where they are not the scale's."""
     compares_configurations: bool = False
     """Whether it selects among configurations, so that there is something to search."""
+    chooses_lewm_width: bool = False
+    """Whether LeWM's width is among what it selects."""
 
 
 def unique(runs: Sequence[Run]) -> tuple[Run, ...]:
