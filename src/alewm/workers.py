@@ -5,6 +5,7 @@ import os
 import signal
 import threading
 from multiprocessing.connection import wait
+from multiprocessing.context import BaseContext
 
 from alewm.errors import InputError
 
@@ -19,6 +20,19 @@ def num_processes(jobs: int) -> int:
     if jobs < 0:
         raise InputError(f"--jobs is a number of processes, or 0 for one per core; got {jobs}.")
     return jobs or num_available_cores()
+
+
+def context_for_workers(*modules: str) -> BaseContext:
+    """How to start processes that need `modules`.
+
+    Forked from a server that has imported them and nothing else: sixteen processes that each import torch take several
+    seconds to begin, and forking a process with threads, such as this one, may deadlock.
+    """
+    if "forkserver" not in multiprocessing.get_all_start_methods():
+        return multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(list(modules))
+    return context
 
 
 def follow_parent() -> None:

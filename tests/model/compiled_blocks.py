@@ -22,7 +22,7 @@ def main() -> None:
     torch.manual_seed(0)
     vit = ViT(ViTConfig(image_size=16, patch_size=8, hidden_dim=32, num_blocks=3, num_heads=2, mlp_dim=32))
     images = torch.randn(3, 16, 16, 3)
-    fuse_blocks(vit, "both")
+    fuse_blocks(vit, "mlp")
     expected = gradients(vit, images)
     for block in vit.blocks:
         block.compile(dynamic=False, backend="aot_eager", fullgraph=True)

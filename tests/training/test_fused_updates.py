@@ -7,7 +7,7 @@ import pytest
 import torch
 from memory_windows import MODEL, MemoryWindows, draw_windows, run_config
 
-from alewm.model.vit import PLAIN_HALVES, ViTConfig
+from alewm.model.vit import Halves, ViTConfig
 from alewm.model.world_model import build_world_model
 from alewm.training.acceleration import choose_acceleration
 from alewm.training.graphed import accelerated
@@ -27,7 +27,7 @@ def test_a_training_update_is_the_same_with_fused_blocks():
     model = build_world_model(dataclasses.replace(MODEL, encoder=SMALL), torch.Generator().manual_seed(0)).train()
     windows = draw_windows(4)
     results = {}
-    for fused in ("none", "both"):
+    for fused in ("none", "mlp"):
         trained = copy.deepcopy(model)
         plain = PlainUpdates(
             trained,
@@ -38,11 +38,11 @@ def test_a_training_update_is_the_same_with_fused_blocks():
         )
         result = accelerated(plain, "none", CPU, fused)(*windows)
         results[fused] = float(result.total), float(result.gradient_norm), dict(trained.named_parameters())
-    assert results["both"][:2] == pytest.approx(results["none"][:2], rel=1e-5)
+    assert results["mlp"][:2] == pytest.approx(results["none"][:2], rel=1e-5)
     # Not the weights: Adam divides a gradient by its size, also one that is rounding alone, as that of a bias before a
     # batch normalisation. All gradients together have norm 1, to which they were clipped.
     for name, parameter in results["none"][2].items():
-        difference = (results["both"][2][name].grad - parameter.grad).abs().max()
+        difference = (results["mlp"][2][name].grad - parameter.grad).abs().max()
         assert difference <= 2e-5 + 1e-3 * parameter.grad.abs().max(), name
 
 
@@ -53,7 +53,6 @@ def test_blocks_are_fused_where_they_can_be_and_the_reason_is_given():
     recorded = "compiled and recorded as a CUDA graph (one GPU with Triton)"
     assert said("none") == recorded
     assert said("mlp") == f"{recorded}, MLP halves of blocks fused (asked for)"
-    assert said("both") == f"{recorded}, both halves of blocks fused (asked for)"
     assert said(dtype=None).endswith("no half-blocks fused (products are not in bfloat16)")
     assert "no half-blocks fused (rows of 384 do not fit" in said(encoder=dataclasses.replace(TINY, hidden_dim=384))
     assert said(deterministic=True).endswith("fused (tiles are chosen by time, which does not repeat)")
@@ -61,8 +60,8 @@ def test_blocks_are_fused_where_they_can_be_and_the_reason_is_given():
 
 
 def test_a_run_without_a_gpu_that_asks_for_them_trains_with_plain_blocks(tmp_path):
-    config = run_config(num_steps=1, fused_blocks="both")
+    config = run_config(num_steps=1, fused_blocks="mlp")
     trainer = Trainer(config, MemoryWindows(draw_windows(16), 16), folder=tmp_path, device=CPU)
     assert trainer.acceleration.fused == "none"
     trainer.run()
-    assert all(block.halves is PLAIN_HALVES for block in trainer.model.encoder.blocks)
+    assert all(block.halves == Halves() for block in trainer.model.encoder.blocks)

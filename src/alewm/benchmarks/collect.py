@@ -1,6 +1,5 @@
 """Frames per second of a task: stepped and drawn, and end to end into a file."""
 
-import multiprocessing
 import tempfile
 import time
 from concurrent.futures import ProcessPoolExecutor
@@ -14,7 +13,7 @@ from alewm.devices import find_device
 from alewm.envs.registration import get_task
 from alewm.errors import InputError
 from alewm.experiments.collection import collect_task
-from alewm.workers import num_processes
+from alewm.workers import context_for_workers, num_processes
 
 
 def bench_collect(*, task_name: str, episodes: int, image_size: int | None, jobs: int, device: str) -> None:
@@ -56,7 +55,7 @@ def bench_collect(*, task_name: str, episodes: int, image_size: int | None, jobs
 
 
 def _draw_in_processes(task_name: str, size: int, episodes: int, processes: int) -> tuple[int, float]:
-    context = multiprocessing.get_context("spawn")
+    context = context_for_workers("alewm.data.collect")
     with ProcessPoolExecutor(processes, mp_context=context, initializer=begin_worker) as pool:
         parts = [range(first, episodes, processes) for first in range(min(processes, episodes))]
         # Once for nothing, so that every process has started and drawn before the clock runs.

@@ -19,7 +19,7 @@ def bench_fused_variants(
 ) -> None:
     """Prints milliseconds and memory of each variant, or the last line of what went wrong."""
     if not fused_blocks:
-        raise InputError("--fused-blocks needs at least one of none, mlp and both.")
+        raise InputError("--fused-blocks needs at least one of none and mlp.")
     flags = [f"--preset={preset_name}", *(f"--{name}={value}" for name, value in options.items())]
     flags += ["--reference"] * reference + ["--profile"] * profile
     rows: dict[str, dict[str, Any]] = {}

@@ -1,4 +1,4 @@
-"""Fused halves of an encoder's block: every kernel with every tile, and each half beside the plain one."""
+"""Fused halves of an encoder's block: every kernel with every tile, and the half beside the plain one."""
 
 import copy
 import os
@@ -11,7 +11,7 @@ from alewm.benchmarks.timing import median_seconds, print_line, recorded
 from alewm.devices import find_device
 from alewm.errors import InputError
 from alewm.model.fused.widths import why_not_fused
-from alewm.model.vit import ViTBlock, ViTConfig, plain_attention_half, plain_mlp_half
+from alewm.model.vit import Halves, ViTBlock, ViTConfig
 from alewm.shapes import Tensor
 
 Half = Callable[[ViTBlock, Tensor], Tensor]
@@ -24,12 +24,11 @@ def bench_half_blocks(
     width: int,
     hidden: int,
     heads: int,
-    halves: Literal["mlp", "both"],
     tiles: Sequence[str],
     repeats: int,
     device: str,
 ) -> None:
-    """Prints milliseconds, TB/s and TFLOP/s of every kernel and tile, then both halves forward and backward."""
+    """Prints milliseconds, TB/s and TFLOP/s of every kernel and tile, then the halves forward and backward."""
     where = find_device(device)
     obstacle = why_not_fused(width, hidden)
     if where.type != "cuda" and os.environ.get("TRITON_INTERPRET") != "1":
@@ -38,14 +37,11 @@ def bench_half_blocks(
         raise InputError(f"Half-blocks cannot be fused: {obstacle}.")
     if tokens < 1 or rows < 1 or rows % tokens:
         raise InputError(f"--rows must be whole images of --tokens each, got {rows} and {tokens}.")
-    kernels = _kernels(rows, width, hidden, halves, tiles, repeats, where)
+    kernels = _kernels(rows, width, hidden, tiles, repeats, where)
     config = ViTConfig(image_size=1, patch_size=1, hidden_dim=width, num_heads=heads, mlp_dim=hidden)
     block = ViTBlock(config).to(where)
     x = torch.randn(rows // tokens, tokens, width, device=where, generator=torch.Generator(where).manual_seed(1))
-    found = {
-        name: {path: _half_times(half, block, x, repeats) for path, half in paths.items()}
-        for name, paths in _halves(where, halves).items()
-    }
+    found = {"MLP": _both_paths(ViTBlock.mlp_half, "mlp", block, x, repeats)}
     print(f"\n{'half, ms':<22}{'forward':>9}{'backward':>10}{'both':>8}")
     for name, paths in found.items():
         for path, row in paths.items():
@@ -55,34 +51,28 @@ def bench_half_blocks(
 
 
 def _kernels(
-    rows: int,
-    width: int,
-    hidden: int,
-    halves: Literal["mlp", "both"],
-    tiles: Sequence[str],
-    repeats: int,
-    where: torch.device,
+    rows: int, width: int, hidden: int, tiles: Sequence[str], repeats: int, where: torch.device
 ) -> list[dict[str, Any]]:
     from alewm.model.fused.tiles import tile_from, tile_of
-    from alewm.model.fused.trials import time_tiles, trials
+    from alewm.model.fused.trials import mlp_trials, time_tiles
 
     dtype = _dtype(where)
-    chosen = [trial for trial in trials(rows, width, hidden, dtype, where) if halves == "both" or "mlp" in trial.kernel]
+    chosen = list(mlp_trials(rows, width, hidden, dtype, where))
     more = tuple(tile_from(text) for text in tiles)
-    found = time_tiles(chosen, width, {"mlp_forward": more, "mlp_backward": more}, where, repeats)
+    found = time_tiles(chosen, width, {trial.kernel: more for trial in chosen}, where, repeats)
     sizes = {trial.kernel: trial for trial in chosen}
     print(f"{rows} rows, width {width}, hidden {hidden}, {dtype} on {where}; * is the fastest")
-    print(f"{'kernel':<18}{'rows,chunk,warps,stages':<26}{'ms':>8}{'TB/s':>7}{'TFLOP/s':>9}")
+    print(f"{'kernel':<18}{'rows,chunk,warps,stages,parts':<31}{'ms':>8}{'TB/s':>7}{'TFLOP/s':>9}")
     lines: list[dict[str, Any]] = []
     for (kernel, tile), time in found.items():
         trial, line = sizes[kernel], {"kernel": kernel, "tile": str(tile)}
         if isinstance(time, str):
-            print(f"{kernel:<18}{tile!s:<26}{time}")
+            print(f"{kernel:<18}{tile!s:<31}{time}")
             lines.append({**line, "obstacle": time})
             continue
         mark = " *" if tile == tile_of(kernel, width, trial.columns) else ""
         moved, done = trial.num_bytes / time / 1e9, trial.num_operations / time / 1e9
-        print(f"{kernel:<18}{tile!s:<26}{time:>8.3f}{moved:>7.2f}{done:>9.1f}{mark}")
+        print(f"{kernel:<18}{tile!s:<31}{time:>8.3f}{moved:>7.2f}{done:>9.1f}{mark}")
         lines.append({**line, "milliseconds": time, "terabytes_per_second": moved, "teraflops": done})
     return lines
 
@@ -91,15 +81,16 @@ def _dtype(where: torch.device) -> torch.dtype:
     return torch.bfloat16 if where.type == "cuda" else torch.float32  # Triton's interpreter multiplies no bfloat16
 
 
-def _halves(where: torch.device, asked: Literal["mlp", "both"]) -> dict[str, dict[str, Half]]:
-    from alewm.model.fused.blocks import fused_attention_half, fused_mlp_half
+def _both_paths(
+    half: Half, which: Literal["mlp"], block: ViTBlock, x: Tensor, repeats: int
+) -> dict[str, dict[str, float]]:
+    from alewm.model.fused.blocks import FUSED_HALVES
 
-    def compiled(half: Half) -> Half:
-        return torch.compile(half, dynamic=False) if where.type == "cuda" else half
-
-    found: dict[str, dict[str, Half]] = {"MLP": {"plain": compiled(plain_mlp_half), "fused": compiled(fused_mlp_half)}}
-    if asked == "both":
-        found["attention"] = {"plain": compiled(plain_attention_half), "fused": compiled(fused_attention_half)}
+    found = {}
+    for path, halves in (("plain", Halves()), ("fused", FUSED_HALVES[which])):
+        block.halves = halves
+        compiled = torch.compile(half, dynamic=False) if x.is_cuda else half
+        found[path] = _half_times(compiled, block, x, repeats)
     return found
 
 

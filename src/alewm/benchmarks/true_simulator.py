@@ -1,6 +1,5 @@
 """Success of the planner in the true simulator: what planning with this search, horizon and budget can reach."""
 
-import multiprocessing
 import time
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -24,7 +23,7 @@ from alewm.evaluation.success import BUDGET
 from alewm.evaluation.true_simulator import TrueSimulator
 from alewm.planning.planner import PlanningConfig
 from alewm.progress import Progress
-from alewm.workers import num_processes
+from alewm.workers import context_for_workers, num_processes
 
 _MOST_NAMED = 10
 
@@ -112,8 +111,7 @@ def _all_plans(standard: StandardPairs, planning: PlanningConfig, processes: int
     if processes == 1:
         yield from map(plan, each)
         return
-    # Spawned, because forking a process that has threads (torch has) may deadlock.
-    context = multiprocessing.get_context("spawn")
+    context = context_for_workers("alewm.benchmarks.true_simulator")
     with ProcessPoolExecutor(processes, mp_context=context, initializer=begin_worker) as pool:
         try:
             yield from pool.map(plan, each)

@@ -25,7 +25,7 @@ class TrainStep:
     """Arithmetic of the networks."""
     acceleration: Literal["auto", "none", "compile", "graph"] = "auto"
     """How updates are executed: as written, compiled, or compiled and recorded as a CUDA graph; auto is the fastest."""
-    fused_blocks: tuple[Literal["none", "mlp", "both"], ...] = ("none",)
+    fused_blocks: tuple[Literal["none", "mlp"], ...] = ("none",)
     """Halves of the encoder's blocks computed by fused kernels; several are compared, each in a process of its own."""
     reference: bool = False
     """Time LeWM as documented and our update as written beside it."""
@@ -46,22 +46,20 @@ class TrainStep:
 
 @dataclass(frozen=True)
 class HalfBlocks:
-    """Fused halves of an encoder's block: each kernel by tile, then each half beside the plain one, compiled."""
+    """Fused halves of an encoder's block: each kernel by tile, then the half beside the plain one, compiled."""
 
     rows: int = 131_584
     """Tokens at once; 128 windows of 4 frames of 224 x 224 have so many."""
     tokens: int = 257
-    """Tokens of an image, which attend to each other; divides the rows."""
+    """Tokens of an image; divides the rows."""
     width: int = 192
     """Width W of a token."""
     hidden: int = 768
     """Hidden width of the MLP."""
     heads: int = 3
-    """Attention heads."""
-    halves: Literal["mlp", "both"] = "both"
-    """The MLP's half alone, or both."""
+    """Attention heads of the block."""
     tiles: tuple[str, ...] = ()
-    """More tiles for the MLP's kernels beside the usual candidates, as rows,chunk,warps,stages: 64,32,4,2."""
+    """More tiles for the MLP's kernels beside the usual candidates, as rows,chunk,warps,stages,parts: 64,32,4,2,1."""
     repeats: int = 20
     """Timed calls of each."""
     device: str = "auto"

@@ -46,7 +46,7 @@ class Train:
     """Arithmetic of the networks; auto is bfloat16 where a GPU has it."""
     acceleration: Literal["auto", "none", "compile", "graph"] | None = None
     """How updates are executed: as written, compiled, or compiled and recorded as a CUDA graph; auto is the fastest."""
-    fused_blocks: Literal["none", "mlp", "both"] | None = None
+    fused_blocks: Literal["none", "mlp"] | None = None
     """Compute these halves of the encoder's blocks by fused kernels, where a GPU has bfloat16 and Triton."""
     deterministic: bool = False
     """Repeat bit by bit on a GPU too, at some cost; a CPU always does."""

@@ -1,6 +1,5 @@
 """Collecting episodes into a store: simulated and compressed in parallel processes, written in episode order."""
 
-import multiprocessing
 import os
 import shlex
 from collections import deque
@@ -16,7 +15,7 @@ from alewm.data.codec import Compression
 from alewm.data.store import EpisodeStore
 from alewm.data.writer import StoreWriter, journal_path, make_record
 from alewm.errors import InputError
-from alewm.workers import follow_parent
+from alewm.workers import context_for_workers, follow_parent
 
 EpisodeSource = Callable[[int, Sequence[int]], Iterator[dict[str, np.ndarray]]]
 """(seed, episode numbers) -> those episodes, each determined by the seed and its number alone.
@@ -129,8 +128,7 @@ def _records(
         for task in tasks:
             yield from _records_of_task(source, seed, task, compression)
         return
-    # Spawned, because forking a process that has threads (torch has) may deadlock.
-    context = multiprocessing.get_context("spawn")
+    context = context_for_workers("alewm.data.collect")
     with ProcessPoolExecutor(num_workers, mp_context=context, initializer=begin_worker) as pool:
         pending: deque[Future[list[bytes]]] = deque()
         waiting = deque(tasks)

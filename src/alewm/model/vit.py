@@ -86,6 +86,22 @@ class MLP(nn.Module):
         return narrowed
 
 
+def as_written(module: nn.Module, x: Float[Tensor, "*batch W"]) -> Float[Tensor, "*batch W"]:
+    """What `module` gives for normalised tokens."""
+    y: Tensor = module(x)
+    return y
+
+
+class Halves(NamedTuple):
+    """How a block computes attention and MLP of all its tokens, normalised; `alewm.model.fused` has other ways.
+
+    Functions of modules, so that one compiled block serves all.
+    """
+
+    attention: Callable[[SelfAttention, Tensor], Tensor] = as_written
+    mlp: Callable[[MLP, Tensor], Tensor] = as_written
+
+
 class ViTBlock(nn.Module):
     """One pre-norm block."""
 
@@ -95,38 +111,23 @@ class ViTBlock(nn.Module):
         self.attention = SelfAttention(config.hidden_dim, config.num_heads)
         self.norm_mlp = nn.LayerNorm(config.hidden_dim, eps=LAYER_NORM_EPS)
         self.mlp = MLP(config.hidden_dim, config.mlp_dim)
-        self.halves = PLAIN_HALVES
+        self.halves = Halves()
 
     def forward(self, x: Float[Tensor, "N L W"], num_outputs: int | None = None) -> Float[Tensor, "N L_out W"]:
         """The first `num_outputs` tokens (all by default) after attention and MLP."""
         if num_outputs is None:
-            return self.halves.mlp(self, self.halves.attention(self, x))
-        return plain_mlp_half(self, plain_attention_half(self, x, num_outputs))
+            return self.mlp_half(self.attention_half(x))
+        x = x[:, :num_outputs] + self.attention(self.norm_attention(x), num_outputs)
+        y: Tensor = x + self.mlp(self.norm_mlp(x))
+        return y
 
+    def attention_half(self, x: Float[Tensor, "N L W"]) -> Float[Tensor, "N L W"]:
+        """x with what attention adds to it."""
+        return x + self.halves.attention(self.attention, self.norm_attention(x))
 
-def plain_attention_half(
-    block: ViTBlock, x: Float[Tensor, "N L W"], num_outputs: int | None = None
-) -> Float[Tensor, "N L_out W"]:
-    """x, or its first tokens, with what attention adds to them."""
-    attended: Tensor = block.attention(block.norm_attention(x), num_outputs)
-    return x[:, :num_outputs] + attended
-
-
-def plain_mlp_half(block: ViTBlock, x: Float[Tensor, "N L W"]) -> Float[Tensor, "N L W"]:
-    """x with what the MLP adds to it."""
-    mapped: Tensor = block.mlp(block.norm_mlp(x))
-    return x + mapped
-
-
-class Halves(NamedTuple):
-    """How a block computes its two halves; functions of modules, so that one compiled block serves all."""
-
-    attention: Callable[[ViTBlock, Tensor], Tensor]
-    mlp: Callable[[ViTBlock, Tensor], Tensor]
-
-
-PLAIN_HALVES = Halves(plain_attention_half, plain_mlp_half)
-"""As they are written; `alewm.model.fused` has others."""
+    def mlp_half(self, x: Float[Tensor, "N L W"]) -> Float[Tensor, "N L W"]:
+        """x with what the MLP adds to it."""
+        return x + self.halves.mlp(self.mlp, self.norm_mlp(x))
 
 
 class ViT(nn.Module):

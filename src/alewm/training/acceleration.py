@@ -21,7 +21,7 @@ from alewm.model.world_model import WorldModel
 Acceleration = Literal["auto", "none", "compile", "graph"]
 Path = Literal["none", "compile", "graph"]
 """What `auto` may become."""
-FusedBlocks = Literal["none", "mlp", "both"]
+FusedBlocks = Literal["none", "mlp"]
 """Which halves of the encoder's blocks are computed by kernels of our own."""
 
 
@@ -37,7 +37,7 @@ class Chosen:
 
     def __str__(self) -> str:
         how = {"none": "not compiled", "compile": "compiled", "graph": "compiled and recorded as a CUDA graph"}
-        which = {"none": "no half-blocks", "mlp": "MLP halves of blocks", "both": "both halves of blocks"}
+        which = {"none": "no half-blocks", "mlp": "MLP halves of blocks"}
         fused = "" if self.fused_reason is None else f", {which[self.fused]} fused ({self.fused_reason})"
         return f"{how[self.path]} ({self.reason}){fused}"
 
@@ -99,13 +99,13 @@ def _why_not_compile(device: torch.device) -> str | None:
     return why_no_triton(device)
 
 
-def fuse_encoder(model: WorldModel, which: Literal["mlp", "both"], device: torch.device) -> None:
+def fuse_encoder(model: WorldModel, which: Literal["mlp"], device: torch.device) -> None:
     """Compute blocks of the encoder by fused kernels, in place, with the tiles that are fastest on `device`."""
     from alewm.model.fused.blocks import fuse_blocks  # importing Triton takes a second, which only GPUs should cost
-    from alewm.model.fused.trials import choose_tiles
+    from alewm.model.fused.trials import choose_mlp_tiles
 
     encoder = model.encoder.config
-    choose_tiles(which, encoder.hidden_dim, encoder.mlp_dim, torch.bfloat16, device)
+    choose_mlp_tiles(encoder.hidden_dim, encoder.mlp_dim, torch.bfloat16, device)
     fuse_blocks(model.encoder, which)
 
 

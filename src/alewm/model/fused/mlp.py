@@ -1,12 +1,14 @@
-"""The MLP half of a block, y = x + narrow(GELU(widen(LN(x)))), as one kernel forward and one backward.
+"""An MLP whose GELU, there and back, is computed where the product beside it is: two kernels among library products.
 
-Kept for the backward pass is x alone, which the residual stream keeps anyway. Products are in the dtype of the weights,
-everything else in float32. Sums over rows are made of one partial sum per program, in a fixed order.
+Forward, one kernel writes h = x w1ᵀ + b1 and a = GELU(h), both kept; backward, one writes the gradient of h and its sum
+over rows without the gradient of a ever leaving the chip. The other products are the library's. Sums over rows are made
+of one partial sum per block of rows, in a fixed order.
 """
 
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 import triton
 
 from alewm.model.fused import mlp_kernels
@@ -15,121 +17,101 @@ from alewm.model.fused.widths import two_parts
 from alewm.shapes import Float, Tensor
 
 
-def mlp_half(
+def mlp(
     x: Float[Tensor, "*batch W"],
-    scale: Float[Tensor, "W"],
-    shift: Float[Tensor, "W"],
     w1: Float[Tensor, "hidden W"],
     b1: Float[Tensor, " hidden"],
     w2: Float[Tensor, "W hidden"],
     b2: Float[Tensor, "W"],
-    *,
-    eps: float,
     dtype: torch.dtype,
 ) -> Float[Tensor, "*batch W"]:
-    """x + narrow(GELU(widen(LN(x)))) with products in `dtype`; x, norm and biases are float32."""
-    y: Tensor = _mlp_half(x.contiguous(), scale, shift, w1.to(dtype), b1, w2.to(dtype), b2, eps)
-    return y
+    """GELU(x w1ᵀ + b1) w2ᵀ + b2 with products, and the result, in `dtype`."""
+    rows = x.to(dtype).reshape(-1, x.shape[-1])
+    y, _, _ = _mlp(rows, w1.to(dtype), b1.float(), w2.to(dtype), b2.float())
+    shaped: Tensor = y.view(x.shape)
+    return shaped
 
 
-@torch.library.custom_op("alewm::mlp_half", mutates_args=())
-def _mlp_half(
-    x: Tensor, scale: Tensor, shift: Tensor, w1: Tensor, b1: Tensor, w2: Tensor, b2: Tensor, eps: float
-) -> Tensor:
-    return run_forward(x, scale, shift, w1, b1, w2, b2, eps)
+def mlp_without_bias(
+    x: Float[Tensor, "*batch W"],
+    w1: Float[Tensor, "hidden W"],
+    b1: Float[Tensor, " hidden"],
+    w2: Float[Tensor, "W hidden"],
+) -> Float[Tensor, "*batch W"]:
+    """GELU(x w1ᵀ + b1) w2ᵀ in the dtype of x, for who adds the second bias elsewhere."""
+    y, _, _ = _mlp(x.reshape(-1, x.shape[-1]), w1.to(x.dtype), b1, w2.to(x.dtype), None)
+    shaped: Tensor = y.view(x.shape)
+    return shaped
 
 
-@torch.library.custom_op("alewm::mlp_half_backward", mutates_args=())
-def _mlp_half_backward(
-    grad_y: Tensor, x: Tensor, scale: Tensor, shift: Tensor, w1: Tensor, b1: Tensor, w2: Tensor, eps: float
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
-    return run_backward(grad_y, x, scale, shift, w1, b1, w2, eps)
+@torch.library.custom_op("alewm::mlp", mutates_args=())
+def _mlp(x: Tensor, w1: Tensor, b1: Tensor, w2: Tensor, b2: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+    """y, h and a, all [rows, ...]."""
+    h, a = run_widen(x, w1, b1)
+    return F.linear(a, w2, None if b2 is None else b2.to(a.dtype)), h, a
 
 
-def run_forward(
-    x: Tensor,
-    scale: Tensor,
-    shift: Tensor,
-    w1: Tensor,
-    b1: Tensor,
-    w2: Tensor,
-    b2: Tensor,
-    eps: float,
-    tile: Tile | None = None,
-) -> Tensor:
-    """y, by one kernel."""
-    hidden, W = w1.shape
-    num_rows, (left, right) = x.numel() // W, two_parts(W)
-    tile = tile or tile_of("mlp_forward", W, hidden)
-    y = torch.empty_like(x)
-    mlp_kernels.mlp_forward[(triton.cdiv(num_rows, tile.rows),)](
-        x, scale, shift, w1.contiguous(), b1, w2.contiguous(), b2, y, num_rows, eps,
-        HIDDEN=hidden, LEFT=left, RIGHT=right, ROWS=tile.rows, CHUNK=tile.chunk,
-        num_warps=tile.warps, num_stages=tile.stages,
-    )  # fmt: skip
-    return y
+@torch.library.custom_op("alewm::narrow_backward", mutates_args=())
+def _narrow_backward(grad_y: Tensor, w2: Tensor, h: Tensor) -> tuple[Tensor, Tensor]:
+    return run_narrow_backward(grad_y, w2, h)
 
 
-def run_backward(
-    grad_y: Tensor,
-    x: Tensor,
-    scale: Tensor,
-    shift: Tensor,
-    w1: Tensor,
-    b1: Tensor,
-    w2: Tensor,
-    eps: float,
-    tile: Tile | None = None,
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """The gradient of x, by one kernel, with the factors of the weights' gradients and all sums over rows.
-
-    Returned are grad_x, LN(x), grad_y, GELU(h) and grad_h, each [rows, ...] and rounded but for the first, and the
-    gradients of scale, shift, b2 and b1 side by side.
-    """
-    hidden, W = w1.shape
-    num_rows, (left, right) = x.numel() // W, two_parts(W)
-    tile = tile or tile_of("mlp_backward", W, hidden)
-    num_programs = triton.cdiv(num_rows, tile.rows)
-    grad_x = torch.empty_like(x)
-    xn, rounded = (w1.new_empty(num_rows, W) for _ in range(2))
-    a, grad_h = (w1.new_empty(num_rows, hidden) for _ in range(2))
-    sums = x.new_empty(num_programs, 3 * W + hidden)
-    mlp_kernels.mlp_backward[(num_programs,)](
-        x, scale, shift, w1.contiguous(), b1, w2.contiguous(), grad_y.contiguous(),
-        grad_x, xn, rounded, a, grad_h, sums, num_rows, eps,
-        HIDDEN=hidden, LEFT=left, RIGHT=right, ROWS=tile.rows, CHUNK=tile.chunk,
-        num_warps=tile.warps, num_stages=tile.stages,
-    )  # fmt: skip
-    return grad_x, xn, rounded, a, grad_h, sums.sum(0)
+def run_widen(x: Tensor, w1: Tensor, b1: Tensor, tile: Tile | None = None) -> tuple[Tensor, Tensor]:
+    """h = x w1ᵀ + b1, rounded, and GELU(h), by one kernel."""
+    num_rows, width = x.shape
+    tile = tile or tile_of("widen", width, len(w1))
+    h, a = (w1.new_empty(num_rows, len(w1)) for _ in range(2))
+    mlp_kernels.widen[(triton.cdiv(num_rows, tile.rows) * tile.parts,)](
+        x.contiguous(), w1.contiguous(), b1.contiguous(), h, a, num_rows, **_sizes(width, len(w1), tile)
+    )
+    return h, a
 
 
-@_mlp_half.register_fake
-def _(x: Tensor, scale: Tensor, shift: Tensor, w1: Tensor, b1: Tensor, w2: Tensor, b2: Tensor, eps: float) -> Tensor:
-    return torch.empty_like(x)
+def run_narrow_backward(grad_y: Tensor, w2: Tensor, h: Tensor, tile: Tile | None = None) -> tuple[Tensor, Tensor]:
+    """The gradient of h and its sum over rows, that of b1, by one kernel."""
+    (num_rows, hidden), width = h.shape, len(w2)
+    tile = tile or tile_of("narrow_backward", width, hidden)
+    num_blocks, grad_h = triton.cdiv(num_rows, tile.rows), torch.empty_like(h)
+    sums = h.new_empty(num_blocks, hidden, dtype=torch.float32)
+    mlp_kernels.narrow_backward[(num_blocks * tile.parts,)](
+        grad_y.contiguous(), w2.contiguous(), h, grad_h, sums, num_rows, **_sizes(width, hidden, tile)
+    )
+    return grad_h, sums.sum(0)
 
 
-@_mlp_half_backward.register_fake
-def _(
-    grad_y: Tensor, x: Tensor, scale: Tensor, shift: Tensor, w1: Tensor, b1: Tensor, w2: Tensor, eps: float
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
-    hidden, W = w1.shape
-    num_rows = x.numel() // W
-    narrow, wide = (num_rows, W), (num_rows, hidden)
-    factors = (w1.new_empty(narrow), w1.new_empty(narrow), w1.new_empty(wide), w1.new_empty(wide))
-    return torch.empty_like(x), *factors, x.new_empty(3 * W + hidden)
+def _sizes(width: int, hidden: int, tile: Tile) -> dict[str, int]:
+    left, right = two_parts(width)
+    return {
+        **{"HIDDEN": hidden, "LEFT": left, "RIGHT": right, "ROWS": tile.rows, "CHUNK": tile.chunk},
+        **{"PARTS": tile.parts, "num_warps": tile.warps, "num_stages": tile.stages},
+    }
 
 
-def _keep(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    x, scale, shift, w1, b1, w2, _, ctx.eps = inputs
-    ctx.save_for_backward(x, scale, shift, w1, b1, w2)
+@_mlp.register_fake
+def _(x: Tensor, w1: Tensor, b1: Tensor, w2: Tensor, b2: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+    h, a = (w1.new_empty(len(x), len(w1)) for _ in range(2))
+    return w1.new_empty(x.shape), h, a
 
 
-def _gradients(ctx: Any, grad_y: Tensor) -> tuple[Tensor | None, ...]:
-    """Gradients of all inputs; those of the weights are library products, as in the plain path."""
-    W = grad_y.shape[-1]
-    grad_x, xn, rounded, a, grad_h, sums = _mlp_half_backward(grad_y, *ctx.saved_tensors, ctx.eps)
-    grad_scale, grad_shift, grad_b2, grad_b1 = sums.split([W, W, W, grad_h.shape[1]])
-    return grad_x, grad_scale, grad_shift, grad_h.mT @ xn, grad_b1, rounded.mT @ a, grad_b2, None
+@_narrow_backward.register_fake
+def _(grad_y: Tensor, w2: Tensor, h: Tensor) -> tuple[Tensor, Tensor]:
+    return torch.empty_like(h), h.new_empty(h.shape[1], dtype=torch.float32)
 
 
-_mlp_half.register_autograd(_gradients, setup_context=_keep)
+def _keep(ctx: Any, inputs: tuple[Tensor | None, ...], output: tuple[Tensor, ...]) -> None:
+    x, w1, _, w2, b2 = inputs
+    ctx.has_bias = b2 is not None
+    ctx.save_for_backward(x, w1, w2, *output[1:])
+    ctx.mark_non_differentiable(*output[1:])  # h and a are given out to be kept, and for nothing else
+    ctx.set_materialize_grads(False)
+
+
+def _gradients(ctx: Any, grad_y: Tensor, *_: None) -> tuple[Tensor | None, ...]:
+    """Gradients of all inputs; a compiler sees these products and sums as it sees those of the plain path."""
+    x, w1, w2, h, a = ctx.saved_tensors
+    grad_h, grad_b1 = _narrow_backward(grad_y, w2, h)
+    grad_b2 = grad_y.sum(0, dtype=torch.float32) if ctx.has_bias else None
+    return grad_h @ w1, grad_h.mT @ x, grad_b1, grad_y.mT @ a, grad_b2
+
+
+_mlp.register_autograd(_gradients, setup_context=_keep)

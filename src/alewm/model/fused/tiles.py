@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
 
@@ -27,32 +27,41 @@ class Tile:
     """Warps per program."""
     stages: int
     """Chunks of weights in flight."""
+    parts: int = 1
+    """Programs that share the columns of the same rows."""
 
     def __str__(self) -> str:
-        return f"{self.rows},{self.chunk},{self.warps},{self.stages}"
+        return ",".join(map(str, vars(self).values()))
 
 
 def tile_from(text: str) -> Tile:
-    """The tile that `str` wrote: rows,chunk,warps,stages."""
+    """The tile that `str` wrote: rows,chunk,warps,stages,parts, or the first four of them."""
     numbers = text.split(",")
-    if len(numbers) != 4 or not all(number.strip().isdigit() for number in numbers):
-        raise InputError(f"A tile is written rows,chunk,warps,stages, for example 64,32,4,3; got {text!r}.")
+    if len(numbers) not in (4, 5) or not all(number.strip().isdigit() for number in numbers):
+        raise InputError(f"A tile is written rows,chunk,warps,stages,parts, for example 128,64,8,2,1; got {text!r}.")
     tile = Tile(*map(int, numbers))
     for name, value in vars(tile).items():
-        if name != "stages" and (value < 1 or value & (value - 1)):
+        if value < 1:
+            raise InputError(f"The {name} of a tile must be at least 1, got {value} in {text!r}.")
+        if name in ("rows", "chunk", "warps") and value & (value - 1):
             raise InputError(f"The {name} of a tile must be a power of two, got {value} in {text!r}.")
     return tile
 
 
-# Four warps multiply 64 rows at a time: with eight warps and 64 rows, both groups of four compute the same products,
-# which pays only where a kernel waits for memory. Two programs of four warps share a processor where their stages fit.
+# Four warps multiply 64 rows at a time. Every program of an MLP's kernels reads all weights of its columns, so that
+# more rows ask less of the cache. Two to five of these programs fit on a processor of Hopper, so that one computes
+# while another waits for memory; with several parts they are shorter, and the last of them end together.
 CANDIDATES: Mapping[str, tuple[Tile, ...]] = {
-    "mlp_forward": (Tile(64, 32, 4, 3), Tile(128, 64, 8, 2), Tile(64, 64, 4, 1), Tile(128, 32, 8, 3)),
-    "mlp_backward": (Tile(64, 32, 4, 2), Tile(128, 64, 8, 2), Tile(64, 64, 4, 1), Tile(64, 64, 8, 2)),
-    "qkv_forward": (Tile(64, 64, 4, 2), Tile(128, 64, 8, 2), Tile(64, 64, 8, 2)),
-    "qkv_backward": (Tile(64, 64, 8, 2), Tile(128, 64, 8, 2), Tile(64, 64, 4, 2)),
-    "project_forward": (Tile(64, 64, 4, 2), Tile(128, 64, 8, 2), Tile(64, 64, 8, 2)),
-    "project_backward": (Tile(64, 64, 4, 2), Tile(128, 64, 8, 2), Tile(64, 64, 8, 2)),
+    "widen": (
+        *(Tile(128, 64, 8, 1), Tile(128, 32, 8, 1), Tile(128, 64, 8, 2), Tile(128, 64, 8, 1, 3)),
+        *(Tile(256, 32, 16, 1), Tile(64, 64, 4, 1), Tile(64, 32, 4, 2)),
+    ),
+    "narrow_backward": (
+        *(Tile(128, 32, 8, 1), Tile(128, 64, 8, 2), Tile(128, 32, 8, 2), Tile(128, 32, 8, 1, 3)),
+        *(Tile(256, 32, 16, 1), Tile(64, 64, 4, 1), Tile(64, 32, 4, 2)),
+    ),
+    "image_attention": (Tile(64, 64, 4, 3),),
+    "image_attention_backward": (Tile(64, 64, 4, 3), Tile(64, 64, 4, 4), Tile(32, 64, 4, 3), Tile(64, 128, 8, 3)),
 }
 """What is tried before training, the likeliest first; where nothing was tried, the first is taken."""
 
@@ -71,12 +80,9 @@ def use_tile(kernel: str, width: int, columns: int, tile: Tile) -> None:
 
 
 def fitting(tiles: Sequence[Tile], columns: int) -> list[Tile]:
-    """The tiles whose chunks divide `columns`, or the first with its chunk shortened until it does."""
-    found = [tile for tile in tiles if columns % tile.chunk == 0]
-    if found:
-        return found
-    chunk = columns & -columns
-    return [Tile(tiles[0].rows, chunk, tiles[0].warps, tiles[0].stages)]
+    """The tiles whose chunks divide their part of `columns`, or the first with a chunk and a part that do."""
+    found = [tile for tile in tiles if columns % (tile.chunk * tile.parts) == 0]
+    return found or [replace(tiles[0], chunk=columns & -columns, parts=1)]
 
 
 Key = TypeVar("Key")

@@ -2,17 +2,15 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import torch
 
-from alewm.model.fused.attention import run_project, run_project_backward, run_qkv, run_qkv_backward
-from alewm.model.fused.mlp import run_backward, run_forward
+from alewm.model.fused.mlp import run_narrow_backward, run_widen
 from alewm.model.fused.tiles import CANDIDATES, Tile, fastest, fitting, timed, use_tile
 
 _ROWS_TIMED = 65_536
 """Enough to fill any GPU several times over."""
-_EPS = 1e-12
 
 
 class Trial(NamedTuple):
@@ -28,18 +26,13 @@ class Trial(NamedTuple):
     """Multiplications and additions of the products."""
 
 
-def choose_tiles(
-    which: Literal["mlp", "both"], width: int, hidden: int, dtype: torch.dtype, device: torch.device
-) -> None:
-    """Time the candidates of every kernel that `which` needs, and take the fastest from now on.
+def choose_mlp_tiles(width: int, hidden: int, dtype: torch.dtype, device: torch.device) -> None:
+    """Time the candidates of both kernels of an MLP, and take the fastest from now on.
 
     The interpreter of Triton, on a CPU, gains nothing from it and would take hours.
     """
-    if device.type != "cuda":
-        return
-    needed = {"mlp": ("mlp",), "both": ("mlp", "qkv", "project")}[which]
-    chosen = [trial for trial in trials(_ROWS_TIMED, width, hidden, dtype, device) if trial.kernel.startswith(needed)]
-    time_tiles(chosen, width, {}, device)
+    if device.type == "cuda":
+        time_tiles(list(mlp_trials(_ROWS_TIMED, width, hidden, dtype, device)), width, {}, device)
 
 
 def time_tiles(
@@ -58,58 +51,16 @@ def time_tiles(
     return found
 
 
-def trials(num_rows: int, width: int, hidden: int, dtype: torch.dtype, device: torch.device) -> Iterator[Trial]:
-    """All kernels, one after the other."""
+def mlp_trials(num_rows: int, width: int, hidden: int, dtype: torch.dtype, device: torch.device) -> Iterator[Trial]:
+    """The kernels of an MLP, one after the other."""
     generator = torch.Generator(device).manual_seed(0)
 
     def draw(*shape: int) -> torch.Tensor:
         return torch.randn(shape, generator=generator, device=device)
 
-    x, grad_y = draw(num_rows, width), draw(num_rows, width)
-    scale, shift, b1, b2, b3 = 1 + draw(width), draw(width), draw(hidden), draw(width), draw(3 * width)
-    norm, products = num_rows * width, 2 * num_rows * width
-    w1, w2 = (draw(*shape).mul(0.05).to(dtype) for shape in ((hidden, width), (width, hidden)))
-    yield Trial(
-        "mlp_forward",
-        hidden,
-        lambda tile: run_forward(x, scale, shift, w1, b1, w2, b2, _EPS, tile),
-        8 * norm,
-        2 * products * hidden,
-    )
-    yield Trial(
-        "mlp_backward",
-        hidden,
-        lambda tile: run_backward(grad_y, x, scale, shift, w1, b1, w2, _EPS, tile),
-        (12 + 2 * dtype.itemsize) * norm + 2 * dtype.itemsize * num_rows * hidden,
-        3 * products * hidden,
-    )
-    stacked, w = (draw(rows, width).mul(0.05).to(dtype) for rows in (3 * width, width))
-    rounded = grad_y.to(dtype)
-    yield Trial(
-        "qkv_forward",
-        width,
-        lambda tile: run_qkv(x, scale, shift, stacked, b3, _EPS, tile),
-        (8 + 3 * dtype.itemsize) * norm,
-        3 * products * width,
-    )
-    yield Trial(
-        "qkv_backward",
-        width,
-        lambda tile: run_qkv_backward(rounded, rounded, rounded, grad_y, x, scale, shift, stacked, _EPS, tile),
-        (12 + 4 * dtype.itemsize) * norm,
-        3 * products * width,
-    )
-    yield Trial(
-        "project_forward",
-        width,
-        lambda tile: run_project(rounded, w, b2, x, tile),
-        (8 + dtype.itemsize) * norm,
-        products * width,
-    )
-    yield Trial(
-        "project_backward",
-        width,
-        lambda tile: run_project_backward(grad_y, w, tile),
-        (4 + 2 * dtype.itemsize) * norm,
-        products * width,
-    )
+    x, w1, w2 = draw(num_rows, width).to(dtype), draw(hidden, width).to(dtype), draw(width, hidden).to(dtype)
+    b1, h = draw(hidden), draw(num_rows, hidden).to(dtype)
+    # Each reads narrow rows and reads or writes two matrices of wide ones.
+    num_bytes, num_operations = dtype.itemsize * num_rows * (width + 2 * hidden), 2 * num_rows * width * hidden
+    yield Trial("widen", hidden, lambda tile: run_widen(x, w1, b1, tile), num_bytes, num_operations)
+    yield Trial("narrow_backward", hidden, lambda tile: run_narrow_backward(x, w2, h, tile), num_bytes, num_operations)
