@@ -9,6 +9,7 @@ import torch
 from alewm.benchmarks.standard_pairs import simulated_pairs
 from alewm.benchmarks.true_simulator import plan_pair
 from alewm.envs.registration import get_task
+from alewm.errors import InputError
 from alewm.evaluation.closed_loop import run_closed_loop
 from alewm.evaluation.floors import Unseen
 from alewm.evaluation.state_costs import EFFECTOR_SHARE, state_cost
@@ -91,6 +92,10 @@ def test_processes_change_nothing_and_missed_pairs_are_named(alewm_bench):
         assert line["planned_success_rate"] == sum(each["success"] for each in records) / 3
         assert line["cem"]["num_elites"] == 2
     assert together["processes"] == 2
+    again = alewm_bench(*arguments, "--jobs", 1, "--only", 2, "--out", "records/again.jsonl")
+    assert (again["pairs"], json.loads(Path("records/again.jsonl").read_text())) == (1, records[2])
+    with pytest.raises(InputError, match="Unknown episode with a pair '3'"):
+        simulated_pairs("two-room", None, 3, 0).only([3])
 
 
 @pytest.fixture

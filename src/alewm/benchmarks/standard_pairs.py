@@ -4,7 +4,8 @@ Nothing is drawn for simulated ones, so that tasks with slow pictures can be mea
 a file of the same seed would have, one per episode.
 """
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,7 @@ from alewm.data.pairs import GOAL_OFFSET, load_or_draw_pairs, start_of_pair
 from alewm.data.splits import SplitBy, load_or_make_splits
 from alewm.data.store import EpisodeStore
 from alewm.envs.registration import Task, get_task
-from alewm.errors import InputError
+from alewm.errors import InputError, unknown_name
 from alewm.evaluation.closed_loop import GoalPairs
 
 
@@ -31,6 +32,14 @@ class StandardPairs:
     """Where they come from, in words."""
     facts: dict[str, str]
     """The same for the line of JSON."""
+
+    def only(self, episodes: Sequence[int]) -> "StandardPairs":
+        """The pairs of these `episodes`."""
+        for episode in episodes:
+            if episode not in self.pairs.episodes:
+                raise unknown_name("episode with a pair", str(episode), list(map(str, self.pairs.episodes)))
+        chosen = [index for index, episode in enumerate(self.pairs.episodes) if episode in episodes]
+        return replace(self, pairs=self.pairs.take(chosen), what=f"{len(chosen)} of {self.what}")
 
 
 def pairs_of_file(data: Path, task_name: str | None, num_pairs: int | None, split: SplitBy) -> StandardPairs:

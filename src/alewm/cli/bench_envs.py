@@ -46,6 +46,8 @@ class TrueSimulator:
     every: int = 1
     """Simulate every n-th episode only: neighbours can be copies of one demonstration (16 of Push-T's), so that 17
     gives pairs that are independent, with all strengths of noise."""
+    only: tuple[int, ...] = ()
+    """Only the pairs of these episodes, for example to try those again that a smaller search missed."""
     split: Literal["family", "episode"] = "family"
     """How the file's test episodes were held out, as for `alewm train`."""
     candidates: int = 100
@@ -86,4 +88,6 @@ class TrueSimulator:
             standard = simulated_pairs(self.task_name, self.behaviour, self.episodes, self.data_seed, self.every)
         else:
             raise InputError("Say which task to simulate with --task, or which file's pairs to take with --data.")
+        if self.only:
+            standard = standard.only(self.only)
         bench_true_simulator(standard, planning, jobs=self.jobs, out=self.out)

@@ -52,7 +52,7 @@ class TrueSimulator:
         config, cem = self.config, self.config.cem
         key = (config.seed, self._episode, len(self.predicted_costs))
         size = (cem.num_iterations, cem.num_candidates, *self._blocks.shape[1:])
-        found = solve(self._score, candidate_noise([key], *size, device="cpu"), cem, self._blocks)
+        found = solve(self._score, candidate_noise([key], *size, device=self._blocks.device), cem, self._blocks)
         self.predicted_costs.append(float(found.cost))
         executed, left = found.mean[:, : config.executed_blocks], found.mean[:, config.executed_blocks :]
         self._blocks = torch.cat([left, torch.zeros_like(executed)], 1)
