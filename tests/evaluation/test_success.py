@@ -223,7 +223,7 @@ def test_replayed_actions_are_those_given_and_nobody_draws_for_the_blind():
 def test_recorded_actions_are_repeated_where_they_are_known():
     pairs = walk_pairs(0.2, 0.2, 0.2)
     unknown = evaluate(PointEnvs(), pairs, make_planner(), PRIOR)
-    assert unknown.result["replay_success_rate"] is unknown.result["replay_success_rate_nontrivial"] is None
+    assert not [name for name in unknown.result if name.startswith("replay")]
     assert all(record.replay_success is None for record in unknown.records)
     steps = torch.tensor([1.0, 0.0]).repeat(3, 25, 1)
     steps[2] *= -1

@@ -30,9 +30,9 @@ class PushT:
 class TrueSimulator:
     """The planner without a model: success of CEM that tries its candidates out in the environment itself.
 
-    It bounds what any model can reach with this search: a pair missed here is missed for want of candidates, iterations
-    or horizon. Everything but the rollout and the cost is as in `alewm evaluate`; the cost is how far the end state is
-    from the goal state, as the task measures it.
+    It is what this search reaches when predictions are perfect: a pair missed here is missed for want of candidates,
+    iterations or horizon, or because the cost misleads. Everything but the rollout and the cost is as in `alewm
+    evaluate`; the cost is how far the end state is from the goal state, as the task measures it.
     """
 
     task_name: Annotated[str | None, tyro.conf.arg(name="task")] = None

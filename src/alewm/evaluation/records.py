@@ -62,7 +62,7 @@ class EpisodeRecord:
 def summarise(records: Sequence[EpisodeRecord]) -> dict[str, Any]:
     """Success over all pairs and over those not solved at the start, beside that of others on the same pairs.
 
-    The others are both floors and the recorded actions. Rates are 0 to 1; a rate over no episodes is None.
+    The others are both floors and, where they are known, the recorded actions. Rates are 0 to 1; over no episodes None.
     """
     hard = [record for record in records if not record.presolved]
     every, nontrivial = Proportion.of([r.success for r in records]), Proportion.of([r.success for r in hard])
@@ -77,14 +77,19 @@ def summarise(records: Sequence[EpisodeRecord]) -> dict[str, Any]:
         "random_success_rate_nontrivial": Proportion.of([r.random_success for r in hard]).rate,
         "zero_success_rate": Proportion.of([r.zero_success for r in records]).rate,
         "zero_success_rate_nontrivial": Proportion.of([r.zero_success for r in hard]).rate,
-        "replay_success_rate": _replayed(records),
-        "replay_success_rate_nontrivial": _replayed(hard),
+        **_replayed(records, hard),
         "presolved_share": Proportion.of([r.presolved for r in records]).rate,
     }
 
 
-def _replayed(records: Sequence[EpisodeRecord]) -> float | None:
-    return Proportion.of([r.replay_success for r in records if r.replay_success is not None]).rate
+def _replayed(records: Sequence[EpisodeRecord], hard: Sequence[EpisodeRecord]) -> dict[str, float | None]:
+    """Success of the recorded actions, where they are known; else nothing."""
+    if any(record.replay_success is None for record in records):
+        return {}
+    return {
+        "replay_success_rate": Proportion.of([bool(r.replay_success) for r in records]).rate,
+        "replay_success_rate_nontrivial": Proportion.of([bool(r.replay_success) for r in hard]).rate,
+    }
 
 
 def write_records(path: Path, records: Sequence[Any]) -> None:

@@ -1,7 +1,8 @@
 """The planner without a model: candidates are tried out in the environment itself, and end states are compared.
 
-What it reaches on a task's pairs is the most that planning with this search, horizon and budget can be expected to
-reach, whatever the model. Where it misses a pair, the search or the horizon is too short.
+What it reaches on a task's pairs is what planning with this search, horizon and budget is worth when predictions are
+perfect. Where it misses a pair, the search or the horizon is too short, or the distance between states misleads it (a
+learned one may mislead less: the bound is one on predictions, not on costs).
 """
 
 from collections.abc import Callable, Sequence
