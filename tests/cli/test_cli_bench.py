@@ -7,13 +7,13 @@ import pytest
 from conftest import IMAGE_SIZE
 from published_files import write_published
 
-from alewm.benchmarks.fused_variants import bench_fused_variants
+from alewm.benchmarks.block_variants import bench_block_variants
 
 TINY = ("--preset", "two-room-tiny", "--device", "cpu")
 FEW = ("--candidates", 10, "--iterations", 1)
 FEW_ROWS = (
-    *("--device", "cpu", "--rows", 6, "--tokens", 3, "--width", 64, "--hidden", 64, "--heads", 1),
-    *("--repeats", 1),
+    *("--device", "cpu", "--rows", 65, "--tokens", 65, "--width", 64, "--hidden", 64, "--heads", 1),
+    *("--repeats", 1, "--blocks", 1),
 )
 SMALL_SIZES = (
     *(*FEW, "--episodes", 1, 2, "--batches", 8, "--repeats", 1),
@@ -32,7 +32,7 @@ SMALL_SIZES = (
             "windows_per_second",
         ),
         (("train-step", *TINY, "--batch", 8, "--repeats", 1, "--reference"), "milliseconds"),
-        (("half-blocks", *FEW_ROWS, "--tiles", "16,64,4,1"), "kernels"),
+        (("encoder-blocks", *FEW_ROWS, "--tiles", "16,64,4,1"), "kernels"),
         (("planner", *TINY, "--episodes", 1, *FEW, "--repeats", 1, "--reference"), "milliseconds_by_capacity"),
         (("evaluate", *TINY, "--episodes", 2, *FEW), "seconds_planning"),
         (("push-t", "--demonstrations", 1), "env_steps_per_second"),
@@ -50,13 +50,13 @@ def test_a_benchmark_ends_in_a_line_of_json(alewm_here, arguments, measured):
 def test_variants_run_in_processes_of_their_own_and_one_that_fails_costs_its_row(capsys, acceleration):
     """Recording an update can fail in ways that spoil a process."""
     options = {"preset_name": "two-room-tiny", "device": "cpu", "batch": 8, "repeats": 1, "acceleration": acceleration}
-    bench_fused_variants(fused_blocks=("mlp",), profile=False, reference=False, **options)
-    row = json.loads(capsys.readouterr().out.splitlines()[-1])["variants"]["mlp"]
+    bench_block_variants(encoder_blocks=("fused",), profile=False, reference=False, **options)
+    row = json.loads(capsys.readouterr().out.splitlines()[-1])["variants"]["fused"]
     if acceleration == "graph":
         assert "cannot be compiled: the device is a cpu" in row["error"]
     else:
         assert row["milliseconds"] > 0
-        assert row["updates"] == "not compiled (asked for), no half-blocks fused (the device is a cpu)"
+        assert row["updates"] == "not compiled (asked for), the encoder's blocks plain (the device is a cpu)"
 
 
 def test_from_nothing_runs_the_three_commands_and_reports_each(alewm_here):
@@ -102,10 +102,10 @@ def test_a_file_that_does_not_name_its_task_needs_it_named(alewm_here, refused, 
         (("loader", "--data", "missing.h5"), "missing.h5 does not exist"),
         (("train-step", *TINY, "--acceleration", "compile"), "Updates cannot be compiled: the device is a cpu"),
         (("train-step", *TINY, "--batch", 8, "--repeats", 1, "--profile"), "A profile of kernels needs a GPU"),
-        (("train-step", *TINY, "--fused-blocks"), "--fused-blocks needs at least one of none and mlp"),
-        (("half-blocks", "--device", "cpu", "--width", 96), "cannot be fused: widths of 96 and 768 are not multiples"),
-        (("half-blocks", *FEW_ROWS, "--tokens", 4), "whole images of --tokens each, got 6 and 4"),
-        (("half-blocks", *FEW_ROWS, "--tiles", "64,32"), "written rows,chunk,warps,stages,parts"),
+        (("train-step", *TINY, "--encoder-blocks"), "--encoder-blocks needs at least one of auto, plain and fused"),
+        (("encoder-blocks", *FEW_ROWS, "--hidden", 96), "cannot be fused: a hidden width of 96 is not a multiple"),
+        (("encoder-blocks", *FEW_ROWS, "--tokens", 4), "one more than a square, got 65 and 4"),
+        (("encoder-blocks", *FEW_ROWS, "--tiles", "64,32"), "written rows,chunk,warps,stages,parts"),
         (("planner", *TINY, "--capacities", 5), "5"),
         (("planner", "--preset", "two-room-tinny"), "Did you mean 'two-room-tiny'?"),
         (("evaluate", "--preset", "push-t-192"), "preset of two-room"),

@@ -1,4 +1,4 @@
-"""Training with fused half-blocks: the same update, and a run that says whether it has them."""
+"""Training with fused blocks: the same update, and a run that says whether it has them."""
 
 import copy
 import dataclasses
@@ -7,7 +7,7 @@ import pytest
 import torch
 from memory_windows import MODEL, MemoryWindows, draw_windows, run_config
 
-from alewm.model.vit import Halves, ViTConfig
+from alewm.model.vit import ViTConfig, one_after_the_other
 from alewm.model.world_model import build_world_model
 from alewm.training.acceleration import choose_acceleration
 from alewm.training.graphed import accelerated
@@ -19,15 +19,15 @@ from alewm.training.trainer import Trainer
 
 TINY = ViTConfig()
 CPU, GPU = torch.device("cpu"), torch.device("cuda")
-SMALL = ViTConfig(image_size=16, patch_size=8, hidden_dim=32, num_blocks=3, num_heads=2, mlp_dim=32)
+SMALL = ViTConfig(image_size=16, patch_size=2, hidden_dim=64, num_blocks=2, num_heads=1, mlp_dim=64)
 
 
 def test_a_training_update_is_the_same_with_fused_blocks():
     config = run_config()
     model = build_world_model(dataclasses.replace(MODEL, encoder=SMALL), torch.Generator().manual_seed(0)).train()
-    windows = draw_windows(4)
+    windows = draw_windows(2)
     results = {}
-    for fused in ("none", "mlp"):
+    for fused in (False, True):
         trained = copy.deepcopy(model)
         plain = PlainUpdates(
             trained,
@@ -36,32 +36,33 @@ def test_a_training_update_is_the_same_with_fused_blocks():
             RandomStreams(0, CPU),
             clip_norm=config.training.optim.clip_norm,
         )
-        result = accelerated(plain, "none", CPU, fused)(*windows)
+        result = accelerated(plain, "none", CPU, fused=fused)(*windows)
         results[fused] = float(result.total), float(result.gradient_norm), dict(trained.named_parameters())
-    assert results["mlp"][:2] == pytest.approx(results["none"][:2], rel=1e-5)
+    assert results[True][:2] == pytest.approx(results[False][:2], rel=1e-5)
     # Not the weights: Adam divides a gradient by its size, also one that is rounding alone, as that of a bias before a
     # batch normalisation. All gradients together have norm 1, to which they were clipped.
-    for name, parameter in results["none"][2].items():
-        difference = (results["mlp"][2][name].grad - parameter.grad).abs().max()
+    for name, parameter in results[False][2].items():
+        difference = (results[True][2][name].grad - parameter.grad).abs().max()
         assert difference <= 2e-5 + 1e-3 * parameter.grad.abs().max(), name
 
 
 def test_blocks_are_fused_where_they_can_be_and_the_reason_is_given():
-    def said(asked="mlp", encoder=TINY, device=GPU, dtype=torch.bfloat16, **options):
-        return str(choose_acceleration("auto", device, **options).fusing(asked, encoder, device, dtype, **options))
+    def said(asked="auto", acceleration="auto", encoder=TINY, device=GPU, dtype=torch.bfloat16):
+        return str(choose_acceleration(acceleration, device).fusing(asked, encoder, device, dtype))
 
     recorded = "compiled and recorded as a CUDA graph (one GPU with Triton)"
-    assert said("none") == recorded
-    assert said("mlp") == f"{recorded}, MLP halves of blocks fused (asked for)"
-    assert said(dtype=None).endswith("no half-blocks fused (products are not in bfloat16)")
-    assert "no half-blocks fused (rows of 384 do not fit" in said(encoder=dataclasses.replace(TINY, hidden_dim=384))
-    assert said(deterministic=True).endswith("fused (tiles are chosen by time, which does not repeat)")
-    assert said(device=CPU).endswith("no half-blocks fused (the device is a cpu)")
+    assert said("plain") == recorded
+    assert said() == said("fused") == f"{recorded}, the encoder's blocks by fused kernels"
+    assert said(dtype=None).endswith("the encoder's blocks plain (products are not in bfloat16)")
+    small = dataclasses.replace(TINY, hidden_dim=384, num_heads=6)
+    assert "the encoder's blocks plain (rows of 384 do not fit" in said(encoder=small)
+    assert said(acceleration="none") == "not compiled (asked for)"
+    assert said("fused", device=CPU).endswith("the encoder's blocks plain (the device is a cpu)")
 
 
 def test_a_run_without_a_gpu_that_asks_for_them_trains_with_plain_blocks(tmp_path):
-    config = run_config(num_steps=1, fused_blocks="mlp")
+    config = run_config(num_steps=1, encoder_blocks="fused")
     trainer = Trainer(config, MemoryWindows(draw_windows(16), 16), folder=tmp_path, device=CPU)
-    assert trainer.acceleration.fused == "none"
+    assert not trainer.acceleration.fused
     trainer.run()
-    assert all(block.halves == Halves() for block in trainer.model.encoder.blocks)
+    assert trainer.model.encoder.through is one_after_the_other

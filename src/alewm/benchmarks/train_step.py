@@ -15,7 +15,7 @@ from alewm.devices import find_device
 from alewm.experiments.presets import preset
 from alewm.model.world_model import build_world_model
 from alewm.shapes import Tensor
-from alewm.training.acceleration import Acceleration, FusedBlocks, Path, choose_acceleration
+from alewm.training.acceleration import Acceleration, EncoderBlocks, Path, choose_acceleration
 from alewm.training.config import RunConfig
 from alewm.training.graphed import GraphedUpdates, accelerated
 from alewm.training.losses import Objective
@@ -35,7 +35,7 @@ def bench_train_step(
     device: str,
     precision: Literal["auto", "float32", "bfloat16"],
     acceleration: Acceleration,
-    fused_blocks: FusedBlocks,
+    encoder_blocks: EncoderBlocks,
     reference: bool,
     profile: bool,
 ) -> None:
@@ -45,7 +45,7 @@ def bench_train_step(
     dtype = config.training.autocast_dtype(where)
     size = config.model.encoder.image_size
     pixels, actions = random_batch(config, batch, where)
-    chosen = choose_acceleration(acceleration, where).fusing(fused_blocks, config.model.encoder, where, dtype)
+    chosen = choose_acceleration(acceleration, where).fusing(encoder_blocks, config.model.encoder, where, dtype)
     rows: dict[str, dict[str, Any]] = {}
     if reference:
         step = ReferenceStep(
@@ -59,8 +59,8 @@ def bench_train_step(
         del step
     if reference and chosen.path != "none":
         rows["none"] = _timed(partial(updates_of(config, "none", where), pixels, actions), repeats, where)
-    update = partial(updates_of(config, chosen.path, where, chosen.fused), pixels, actions)
-    ours = chosen.path if chosen.fused == "none" else f"{chosen.path}, fused: {chosen.fused}"
+    update = partial(updates_of(config, chosen.path, where, fused=chosen.fused), pixels, actions)
+    ours = f"{chosen.path}, fused blocks" if chosen.fused else chosen.path
     rows[ours] = _timed(update, repeats, where)
     arithmetic = str(dtype or torch.float32).removeprefix("torch.")
     method, latent = config.objective.method, config.model.latent_dim
@@ -83,7 +83,7 @@ def bench_train_step(
         device=where.type,
         precision=arithmetic,
         path=chosen.path,
-        fused_blocks=chosen.fused,
+        encoder_blocks="fused" if chosen.fused else "plain",
         updates=str(chosen),
         milliseconds=rows[ours]["milliseconds"],
         peak_mebibytes=rows[ours]["peak_mebibytes"],
@@ -101,7 +101,7 @@ def random_batch(config: RunConfig, batch: int, where: torch.device) -> tuple[Te
 
 
 def updates_of(
-    config: RunConfig, path: Path, where: torch.device, fused: FusedBlocks = "none"
+    config: RunConfig, path: Path, where: torch.device, *, fused: bool = False
 ) -> PlainUpdates | GraphedUpdates:
     """Updates of a new model, executed as `path` and `fused` say."""
     model = build_world_model(config.model, torch.Generator().manual_seed(0)).to(where).train()
@@ -113,7 +113,7 @@ def updates_of(
         clip_norm=config.training.optim.clip_norm,
         autocast_dtype=config.training.autocast_dtype(where),
     )
-    return accelerated(plain, path, where, fused)
+    return accelerated(plain, path, where, fused=fused)
 
 
 def _timed(call: Callable[[], Any], repeats: int, where: torch.device) -> dict[str, Any]:

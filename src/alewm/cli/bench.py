@@ -7,7 +7,7 @@ import tyro
 
 from alewm.cli.bench_data import Collect, Loader, Replay, ReplaySimulated
 from alewm.cli.bench_envs import PushT, TrueSimulator
-from alewm.cli.bench_model import Check, Evaluate, HalfBlocks, Planner, Scaling, TrainStep
+from alewm.cli.bench_model import Check, EncoderBlocks, Evaluate, Planner, Scaling, TrainStep
 from alewm.cli.bench_whole import FromNothing
 
 
@@ -48,7 +48,7 @@ class Bench:
             | Annotated[TrueSimulator, tyro.conf.subcommand("true-simulator")]
             | Annotated[PushT, tyro.conf.subcommand("push-t")]
             | Annotated[TrainStep, tyro.conf.subcommand("train-step")]
-            | Annotated[HalfBlocks, tyro.conf.subcommand("half-blocks")]
+            | Annotated[EncoderBlocks, tyro.conf.subcommand("encoder-blocks")]
             | Annotated[Planner, tyro.conf.subcommand("planner")]
             | Annotated[Evaluate, tyro.conf.subcommand("evaluate")]
             | Annotated[Regularizer, tyro.conf.subcommand("regularizer")]

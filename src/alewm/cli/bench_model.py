@@ -25,8 +25,8 @@ class TrainStep:
     """Arithmetic of the networks."""
     acceleration: Literal["auto", "none", "compile", "graph"] = "auto"
     """How updates are executed: as written, compiled, or compiled and recorded as a CUDA graph; auto is the fastest."""
-    fused_blocks: tuple[Literal["none", "mlp"], ...] = ("none",)
-    """Halves of the encoder's blocks computed by fused kernels; several are compared, each in a process of its own."""
+    encoder_blocks: tuple[Literal["auto", "plain", "fused"], ...] = ("auto",)
+    """The encoder's blocks plain or by fused kernels; several are compared, each in a process of its own."""
     reference: bool = False
     """Time LeWM as documented and our update as written beside it."""
     profile: bool = False
@@ -34,32 +34,34 @@ class TrainStep:
 
     def run(self) -> None:
         """Prints the table and the line of JSON."""
-        if len(self.fused_blocks) != 1:
-            from alewm.benchmarks.fused_variants import bench_fused_variants
+        if len(self.encoder_blocks) != 1:
+            from alewm.benchmarks.block_variants import bench_block_variants
 
-            bench_fused_variants(**vars(self))
+            bench_block_variants(**vars(self))
             return
         from alewm.benchmarks.train_step import bench_train_step
 
-        bench_train_step(**{**vars(self), "fused_blocks": self.fused_blocks[0]})
+        bench_train_step(**{**vars(self), "encoder_blocks": self.encoder_blocks[0]})
 
 
 @dataclass(frozen=True)
-class HalfBlocks:
-    """Fused halves of an encoder's block: each kernel by tile, then the half beside the plain one, compiled."""
+class EncoderBlocks:
+    """Fused blocks of an encoder: each kernel by tile, then the blocks beside plain ones, compiled."""
 
     rows: int = 131_584
     """Tokens at once; 128 windows of 4 frames of 224 x 224 have so many."""
     tokens: int = 257
-    """Tokens of an image; divides the rows."""
+    """Tokens of an image, which attend to each other; divides the rows."""
     width: int = 192
     """Width W of a token."""
     hidden: int = 768
     """Hidden width of the MLP."""
     heads: int = 3
-    """Attention heads of the block."""
+    """Attention heads of a block."""
+    blocks: int = 3
+    """Blocks one after the other."""
     tiles: tuple[str, ...] = ()
-    """More tiles for the MLP's kernels beside the usual candidates, as rows,chunk,warps,stages,parts: 64,32,4,2,1."""
+    """More tiles for every kernel beside its candidates, as rows,chunk,warps,stages,parts: 64,32,4,2,1."""
     repeats: int = 20
     """Timed calls of each."""
     device: str = "auto"
@@ -67,9 +69,9 @@ class HalfBlocks:
 
     def run(self) -> None:
         """Prints the tables and the line of JSON."""
-        from alewm.benchmarks.half_blocks import bench_half_blocks
+        from alewm.benchmarks.encoder_blocks import bench_encoder_blocks
 
-        bench_half_blocks(**vars(self))
+        bench_encoder_blocks(**vars(self))
 
 
 @dataclass(frozen=True)
@@ -94,6 +96,8 @@ class Planner:
     """Time the plan of one episode by full-width rollouts, operation by operation, beside it."""
     profile: bool = False
     """Print where the GPU's time goes, kernel by kernel."""
+    tiles: bool = False
+    """First time the kernels for few rows tile by tile, and take the fastest."""
 
     def run(self) -> None:
         """Prints the table and the line of JSON."""

@@ -46,8 +46,8 @@ class Train:
     """Arithmetic of the networks; auto is bfloat16 where a GPU has it."""
     acceleration: Literal["auto", "none", "compile", "graph"] | None = None
     """How updates are executed: as written, compiled, or compiled and recorded as a CUDA graph; auto is the fastest."""
-    fused_blocks: Literal["none", "mlp"] | None = None
-    """Compute these halves of the encoder's blocks by fused kernels, where a GPU has bfloat16 and Triton."""
+    encoder_blocks: Literal["auto", "plain", "fused"] | None = None
+    """The encoder's blocks plain, or by fused kernels where a GPU has bfloat16 and Triton; auto is the faster."""
     deterministic: bool = False
     """Repeat bit by bit on a GPU too, at some cost; a CPU always does."""
     checkpoint_every: int | None = None
@@ -105,7 +105,7 @@ class Train:
             "batch_size": self.batch_size,
             "precision": self.precision,
             "acceleration": self.acceleration,
-            "fused_blocks": self.fused_blocks,
+            "encoder_blocks": self.encoder_blocks,
             "deterministic": self.deterministic or None,
             "checkpoint_every": self.checkpoint_every,
             "validate_every": self.validate_every,

@@ -1,8 +1,7 @@
 """The image encoder: a pre-norm vision transformer read out at its CLS token."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -86,22 +85,6 @@ class MLP(nn.Module):
         return narrowed
 
 
-def as_written(module: nn.Module, x: Float[Tensor, "*batch W"]) -> Float[Tensor, "*batch W"]:
-    """What `module` gives for normalised tokens."""
-    y: Tensor = module(x)
-    return y
-
-
-class Halves(NamedTuple):
-    """How a block computes attention and MLP of all its tokens, normalised; `alewm.model.fused` has other ways.
-
-    Functions of modules, so that one compiled block serves all.
-    """
-
-    attention: Callable[[SelfAttention, Tensor], Tensor] = as_written
-    mlp: Callable[[MLP, Tensor], Tensor] = as_written
-
-
 class ViTBlock(nn.Module):
     """One pre-norm block."""
 
@@ -111,23 +94,19 @@ class ViTBlock(nn.Module):
         self.attention = SelfAttention(config.hidden_dim, config.num_heads)
         self.norm_mlp = nn.LayerNorm(config.hidden_dim, eps=LAYER_NORM_EPS)
         self.mlp = MLP(config.hidden_dim, config.mlp_dim)
-        self.halves = Halves()
 
     def forward(self, x: Float[Tensor, "N L W"], num_outputs: int | None = None) -> Float[Tensor, "N L_out W"]:
         """The first `num_outputs` tokens (all by default) after attention and MLP."""
-        if num_outputs is None:
-            return self.mlp_half(self.attention_half(x))
         x = x[:, :num_outputs] + self.attention(self.norm_attention(x), num_outputs)
         y: Tensor = x + self.mlp(self.norm_mlp(x))
         return y
 
-    def attention_half(self, x: Float[Tensor, "N L W"]) -> Float[Tensor, "N L W"]:
-        """x with what attention adds to it."""
-        return x + self.halves.attention(self.attention, self.norm_attention(x))
 
-    def mlp_half(self, x: Float[Tensor, "N L W"]) -> Float[Tensor, "N L W"]:
-        """x with what the MLP adds to it."""
-        return x + self.halves.mlp(self.mlp, self.norm_mlp(x))
+def one_after_the_other(blocks: Sequence[ViTBlock], x: Float[Tensor, "N L W"]) -> Float[Tensor, "N L W"]:
+    """What `blocks` make of x, each as it is written."""
+    for block in blocks:
+        x = block(x)
+    return x
 
 
 class ViT(nn.Module):
@@ -143,6 +122,8 @@ class ViT(nn.Module):
         self.patch_map = nn.Linear(3 * config.patch_size**2, width)
         self.blocks = nn.ModuleList(ViTBlock(config) for _ in range(config.num_blocks))
         self.norm = nn.LayerNorm(width, eps=LAYER_NORM_EPS)
+        self.through: Callable[[Sequence[ViTBlock], Tensor], Tensor] = one_after_the_other
+        """How blocks that give all tokens are computed; `alewm.model.fused` has another way."""
         self._initialise()
 
     def _initialise(self) -> None:
@@ -162,9 +143,8 @@ class ViT(nn.Module):
 
         The last block computes only the CLS row: the other tokens it would give are read by nobody.
         """
-        for block in self.blocks[:-1]:
-            x = block(x)
-        x = self.blocks[-1](x, 1)
+        *all_tokens, last = (block for block in self.blocks if isinstance(block, ViTBlock))
+        x = last(self.through(all_tokens, x), 1)
         features: Tensor = self.norm(x[:, 0])
         return features
 

@@ -27,7 +27,8 @@ def choose_search(model: PlanningModel, device: torch.device, *, reference: bool
         return SearchChoice(plan_group, f"reference ({obstacle})")
     from alewm.planning.graphed import GraphedSearch  # importing Triton takes a second, which only GPUs should cost
 
-    return SearchChoice(GraphedSearch(model), "bfloat16 rollouts in a CUDA graph (a GPU with Triton)")
+    search = GraphedSearch(model)
+    return SearchChoice(search, f"{search.description} (a GPU with Triton)")
 
 
 def _why_not_recorded(model: PlanningModel, device: torch.device) -> str | None:

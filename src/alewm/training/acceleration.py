@@ -21,8 +21,8 @@ from alewm.model.world_model import WorldModel
 Acceleration = Literal["auto", "none", "compile", "graph"]
 Path = Literal["none", "compile", "graph"]
 """What `auto` may become."""
-FusedBlocks = Literal["none", "mlp"]
-"""Which halves of the encoder's blocks are computed by kernels of our own."""
+EncoderBlocks = Literal["auto", "plain", "fused"]
+"""How the encoder's blocks are computed: as they are written, or by kernels of our own."""
 
 
 @dataclass(frozen=True)
@@ -31,37 +31,34 @@ class Chosen:
 
     path: Path
     reason: str
-    fused: FusedBlocks = "none"
-    fused_reason: str | None = None
-    """Why blocks are fused or are not, where it was asked for."""
+    fused: bool = False
+    """Whether the encoder's blocks are computed by kernels of our own."""
+    why_plain: str | None = None
+    """Why they are not, where they could have been wanted."""
 
     def __str__(self) -> str:
         how = {"none": "not compiled", "compile": "compiled", "graph": "compiled and recorded as a CUDA graph"}
-        which = {"none": "no half-blocks", "mlp": "MLP halves of blocks"}
-        fused = "" if self.fused_reason is None else f", {which[self.fused]} fused ({self.fused_reason})"
-        return f"{how[self.path]} ({self.reason}){fused}"
+        blocks = ", the encoder's blocks by fused kernels" if self.fused else ""
+        blocks += f", the encoder's blocks plain ({self.why_plain})" if self.why_plain else ""
+        return f"{how[self.path]} ({self.reason}){blocks}"
 
     def fusing(
-        self,
-        asked: FusedBlocks,
-        encoder: ViTConfig,
-        device: torch.device,
-        dtype: torch.dtype | None,
-        *,
-        deterministic: bool = False,
+        self, asked: EncoderBlocks, encoder: ViTConfig, device: torch.device, dtype: torch.dtype | None
     ) -> "Chosen":
-        """The same with the blocks of `encoder` fused as asked, or plain and with the reason where they cannot be.
+        """The same with the blocks of `encoder` computed as asked; `dtype` is that of mixed precision, None without.
 
-        `dtype` is that of mixed precision, None without.
+        Where kernels were asked for by name and cannot run, blocks are plain, and the reason is given.
         """
-        if asked == "none":
+        if asked == "plain" or (asked == "auto" and self.path == "none"):
             return self
-        obstacle = why_no_triton(device) or why_not_fused(encoder.hidden_dim, encoder.mlp_dim)
+        obstacle = why_no_triton(device) or why_not_fused(encoder)
         if dtype != torch.bfloat16:
             obstacle = obstacle or "products are not in bfloat16"
-        if deterministic:
-            obstacle = obstacle or "tiles are chosen by time, which does not repeat"
-        return replace(self, fused="none" if obstacle else asked, fused_reason=obstacle or "asked for")
+        if obstacle is None and torch.cuda.is_available():
+            from alewm.model.fused.chain import why_kernels_fail
+
+            obstacle = why_kernels_fail(encoder, device)
+        return replace(self, fused=obstacle is None, why_plain=obstacle)
 
     @contextmanager
     def suspended(self) -> Iterator[None]:
@@ -99,14 +96,11 @@ def _why_not_compile(device: torch.device) -> str | None:
     return why_no_triton(device)
 
 
-def fuse_encoder(model: WorldModel, which: Literal["mlp"], device: torch.device) -> None:
-    """Compute blocks of the encoder by fused kernels, in place, with the tiles that are fastest on `device`."""
-    from alewm.model.fused.blocks import fuse_blocks  # importing Triton takes a second, which only GPUs should cost
-    from alewm.model.fused.trials import choose_mlp_tiles
+def fuse_encoder(model: WorldModel) -> None:
+    """Compute the blocks of the encoder by fused kernels from now on, in place."""
+    from alewm.model.fused.chain import fuse_blocks  # importing Triton takes a second, which only GPUs should cost
 
-    encoder = model.encoder.config
-    choose_mlp_tiles(encoder.hidden_dim, encoder.mlp_dim, torch.bfloat16, device)
-    fuse_blocks(model.encoder, which)
+    fuse_blocks(model.encoder)
 
 
 def compile_blocks(model: WorldModel) -> None:

@@ -9,7 +9,7 @@ from alewm.config import ADDED_LATER
 from alewm.devices import why_no_bfloat16
 from alewm.errors import InputError
 from alewm.model.world_model import WorldModelConfig
-from alewm.training.acceleration import Acceleration, FusedBlocks
+from alewm.training.acceleration import Acceleration, EncoderBlocks
 from alewm.training.losses import ObjectiveConfig
 from alewm.training.optim import OptimConfig
 
@@ -32,8 +32,8 @@ class TrainingConfig:
     """Arithmetic of the networks; auto is bfloat16 where a GPU has it. Statistics are always float32."""
     acceleration: Acceleration = "auto"
     """How updates are executed: `none`, `compile`, `graph` (compiled and recorded); auto is the fastest that runs."""
-    fused_blocks: FusedBlocks = field(default="none", metadata=ADDED_LATER)
-    """Halves of the encoder's blocks computed by fused kernels, where a GPU with bfloat16 and Triton has them."""
+    encoder_blocks: EncoderBlocks = field(default="auto", metadata=ADDED_LATER)
+    """`fused`: by kernels of our own, where a GPU with bfloat16 and Triton runs them; `plain`; auto is the faster."""
     deterministic: bool = False
     """Only algorithms that repeat bit by bit on a GPU, at some cost; a CPU always repeats."""
     log_every: int = 50

@@ -3,7 +3,7 @@
 import torch
 
 from alewm.shapes import Tensor
-from alewm.training.acceleration import FusedBlocks, Path, compile_blocks, fuse_encoder
+from alewm.training.acceleration import Path, compile_blocks, fuse_encoder
 from alewm.training.step import PlainUpdates, StepResult
 
 _WARM_UPS = 3
@@ -56,11 +56,11 @@ class GraphedUpdates:
 
 
 def accelerated(
-    plain: PlainUpdates, path: Path, device: torch.device, fused: FusedBlocks = "none"
+    plain: PlainUpdates, path: Path, device: torch.device, *, fused: bool = False
 ) -> "PlainUpdates | GraphedUpdates":
-    """The same updates, executed as `path` and `fused` say; the model's blocks are fused and compiled in place."""
-    if fused != "none":
-        fuse_encoder(plain.model, fused, device)
+    """The same updates, executed as `path` and `fused` say; the model's blocks are fused or compiled in place."""
+    if fused:
+        fuse_encoder(plain.model)
     if path != "none":
         compile_blocks(plain.model)
     return GraphedUpdates(plain, device) if path == "graph" else plain

@@ -88,7 +88,7 @@ class Trainer:
         dtype, repeats = training.autocast_dtype(device), training.deterministic
         chosen = choose_acceleration(training.acceleration, device, deterministic=repeats)
         encoder = config.model.encoder
-        self.acceleration = chosen.fusing(training.fused_blocks, encoder, device, dtype, deterministic=repeats)
+        self.acceleration = chosen.fusing(training.encoder_blocks, encoder, device, dtype)
         share_of_batch(training.batch_size)
         self.config, self.source, self.validation = config, source, validation
         self.validation_apart = dict(validation_apart or {})
@@ -261,7 +261,7 @@ class Trainer:
             clip_norm=training.optim.clip_norm,
             autocast_dtype=training.autocast_dtype(self.device),
         )
-        return accelerated(plain, self.acceleration.path, self.device, self.acceleration.fused)
+        return accelerated(plain, self.acceleration.path, self.device, fused=self.acceleration.fused)
 
 
 @contextmanager

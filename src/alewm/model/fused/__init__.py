@@ -1,1 +1,1 @@
-"""Parts of the encoder's blocks as Triton kernels; `blocks` puts them in the place of plain ones, which they equal."""
+"""The encoder's blocks by Triton kernels and library products; `chain` puts them in the place of plain ones."""

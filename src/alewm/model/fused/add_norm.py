@@ -13,7 +13,7 @@ from alewm.model.fused import add_norm_kernels
 from alewm.model.fused.widths import two_parts
 from alewm.shapes import Float, Tensor
 
-_ROWS, _WARPS = 8, 4
+_ROWS, _WARPS = 4, 4
 _PROGRAMS = 1056
 """That share the rows of a backward pass: eight for each multiprocessor of the largest GPUs."""
 

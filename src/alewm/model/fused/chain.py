@@ -4,16 +4,43 @@ A branch is not added to the stream where it was made but where the next one rea
 sum (`add_norm`). Parameters keep their names, places and gradients.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import torch
 import torch.nn.functional as F
+from triton.compiler.errors import CompilationError
+from triton.runtime.errors import OutOfResources, PTXASError
 
 from alewm.model.fused.add_norm import Branch, add_norm, no_branch
-from alewm.model.fused.image_attention import attend_within_images
-from alewm.model.fused.mlp import mlp_without_bias
-from alewm.model.vit import SelfAttention, ViTBlock
+from alewm.model.fused.image_attention import attention
+from alewm.model.fused.mlp import mlp
+from alewm.model.vit import SelfAttention, ViT, ViTBlock, ViTConfig, one_after_the_other
 from alewm.shapes import Float, Tensor
+
+
+def fuse_blocks(encoder: ViT) -> None:
+    """Compute the encoder's blocks by these kernels from now on, wherever its products are in their dtype."""
+    encoder.through = through_blocks_or_plain
+
+
+def through_blocks_or_plain(blocks: Sequence[ViTBlock], x: Float[Tensor, "N L W"]) -> Float[Tensor, "N L W"]:
+    """What `blocks` make of x, by the kernels or, in arithmetic they do not have, as they are written."""
+    dtype = torch.get_autocast_dtype(x.device.type) if torch.is_autocast_enabled(x.device.type) else x.dtype
+    # In float32 the tiles do not fit on a GPU; Triton's interpreter has no chip to fit on, and no bfloat16.
+    if x.dtype != torch.float32 or dtype != (torch.bfloat16 if x.is_cuda else torch.float32):
+        return one_after_the_other(blocks, x)
+    return through_blocks(blocks, x, dtype)
+
+
+def why_kernels_fail(config: ViTConfig, device: torch.device) -> str | None:
+    """The reason this GPU cannot run the kernels for such blocks, found by running them once; None if it can."""
+    block = ViTBlock(config).to(device)
+    x = torch.zeros(1, config.num_patches + 1, config.hidden_dim, device=device)
+    try:
+        torch.autograd.grad(through_blocks([block], x, torch.bfloat16).sum(), list(block.parameters()))
+    except (OutOfResources, PTXASError, CompilationError) as error:
+        return " ".join(str(error).split())[:200]
+    return None
 
 
 def through_blocks(blocks: Iterable[ViTBlock], x: Float[Tensor, "N L W"], dtype: torch.dtype) -> Float[Tensor, "N L W"]:
@@ -26,13 +53,12 @@ def through_blocks(blocks: Iterable[ViTBlock], x: Float[Tensor, "N L W"], dtype:
         norm = block.norm_mlp
         x, read = add_norm(x, branch, norm.weight, norm.bias, eps=norm.eps)
         widen, narrow = block.mlp.widen, block.mlp.narrow
-        branch = Branch(mlp_without_bias(read, widen.weight, widen.bias, narrow.weight), narrow.bias)
+        branch = Branch(mlp(read, widen.weight, widen.bias, narrow.weight), narrow.bias)
     return x + (branch.mapped + branch.bias)
 
 
-def _attention_branch(attention: SelfAttention, read: Float[Tensor, "N L W"]) -> Branch:
-    maps = (attention.query, attention.key, attention.value)
+def _attention_branch(module: SelfAttention, read: Float[Tensor, "N L W"]) -> Branch:
+    maps = (module.query, module.key, module.value)
     weight, bias = torch.cat([m.weight for m in maps]), torch.cat([m.bias for m in maps])
-    qkv = F.linear(read, weight.to(read.dtype), bias.to(read.dtype))
-    mixed = attend_within_images(qkv, attention.num_heads)
-    return Branch(F.linear(mixed, attention.output.weight.to(read.dtype)), attention.output.bias)
+    mixed = attention(read, weight, bias, module.num_heads)
+    return Branch(F.linear(mixed, module.output.weight.to(read.dtype)), module.output.bias)

@@ -1,50 +1,48 @@
-"""Attention among the tokens of an image, one kernel forward and two backward; queries, keys, values in one tensor.
+"""Attention among the tokens of an image, one kernel forward and two backward between library products.
 
-Library kernels round 257 tokens up to whole tiles, and give gradients that are copied together afterwards; these write
-the gradient as the map before them made its outputs.
+Library kernels round 257 tokens up to whole tiles, and give gradients that are copied together and added up afterwards;
+these write the gradient as the map before them made its outputs, and its sum over tokens with it.
 """
 
 import math
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 
 from alewm.model.fused import image_attention_kernels as kernels
 from alewm.model.fused.tiles import Tile, tile_of
 from alewm.shapes import Float, Tensor
 
-MOST_PATCHES = 256
-"""More would not fit on the chip at once."""
 
+def attention(
+    x: Float[Tensor, "N L W"], weight: Float[Tensor, "W3 W"], bias: Float[Tensor, "W3"], num_heads: int
+) -> Float[Tensor, "N L W"]:
+    """Every token's mixture of its image's values, heads side by side, in the dtype of x; nothing is masked.
 
-def why_not_attended(num_tokens: int, head_width: int) -> str | None:
-    """The reason the kernels cannot attend among so many tokens, or None."""
-    patches = num_tokens - 1
-    if patches < 64 or patches & (patches - 1) or patches > MOST_PATCHES:
-        return f"{num_tokens} tokens are not one more than 64, 128 or 256"
-    return None if head_width == 64 else f"heads are {head_width} wide, not 64"
-
-
-def attend_within_images(qkv: Float[Tensor, "N L W3"], num_heads: int) -> Float[Tensor, "N L W"]:
-    """Every token's mixture of its image's values; nothing is masked. Along W3: queries, keys, values, each by head."""
-    mixed: Tensor = _image_attention(qkv.contiguous(), num_heads)[0]
+    `weight` and `bias` map to queries, keys and values, in that order, each by head.
+    """
+    mixed: Tensor = _attention(x.contiguous(), weight.to(x.dtype), bias, num_heads)[0]
     return mixed
 
 
-@torch.library.custom_op("alewm::image_attention", mutates_args=())
-def _image_attention(qkv: Tensor, num_heads: int) -> tuple[Tensor, Tensor]:
-    return run_attention(qkv, num_heads)
+@torch.library.custom_op("alewm::attention", mutates_args=())
+def _attention(x: Tensor, weight: Tensor, bias: Tensor, num_heads: int) -> tuple[Tensor, Tensor, Tensor]:
+    qkv = F.linear(x, weight, bias.to(x.dtype))
+    return *run_attention(qkv, num_heads), qkv
 
 
-@torch.library.custom_op("alewm::image_attention_backward", mutates_args=())
-def _image_attention_backward(grad_mixed: Tensor, qkv: Tensor, mixed: Tensor, lse: Tensor, num_heads: int) -> Tensor:
+@torch.library.custom_op("alewm::attention_backward", mutates_args=())
+def _attention_backward(
+    grad_mixed: Tensor, qkv: Tensor, mixed: Tensor, lse: Tensor, num_heads: int
+) -> tuple[Tensor, Tensor]:
     return run_attention_backward(grad_mixed, qkv, mixed, lse, num_heads)
 
 
 def run_attention(qkv: Tensor, num_heads: int, tile: Tile | None = None) -> tuple[Tensor, Tensor]:
     """What every token reads, and the log-sum-exp of its scores in base two, by one kernel."""
     sizes, (N, L, W) = _sizes(qkv, num_heads), _shape(qkv)
-    tile = tile or tile_of("image_attention", W, L - 1)
+    tile = tile or tile_of("attention", L - 1)
     mixed, lse = qkv.new_empty(N, L, W), qkv.new_empty(N, num_heads, L, dtype=torch.float32)
     kernels.image_attention_forward[((L - 1) // tile.rows + 1, N * num_heads)](
         qkv, mixed, lse, _base_two(sizes["HEAD"]), **sizes, ROWS=tile.rows, CHUNK=tile.chunk,
@@ -55,20 +53,22 @@ def run_attention(qkv: Tensor, num_heads: int, tile: Tile | None = None) -> tupl
 
 def run_attention_backward(
     grad_mixed: Tensor, qkv: Tensor, mixed: Tensor, lse: Tensor, num_heads: int, tile: Tile | None = None
-) -> Tensor:
-    """The gradient of `qkv`, by a kernel for what involves the first token and one for the rest."""
-    sizes, (N, L, W) = _sizes(qkv, num_heads), _shape(qkv)
-    tile, grad_mixed = tile or tile_of("image_attention_backward", W, L - 1), grad_mixed.contiguous()
+) -> tuple[Tensor, Tensor]:
+    """The gradient of `qkv` and its sum over tokens, by a kernel for all that involves the first token and another."""
+    sizes, (N, L, _) = _sizes(qkv, num_heads), _shape(qkv)
+    tile, grad_mixed = tile or tile_of("attention_backward", L - 1), grad_mixed.contiguous()
     grad_qkv, beside = torch.empty_like(qkv), lse.new_empty(N, num_heads, 4, L - 1)
+    sums = lse.new_empty(N, num_heads, 3, sizes["HEAD"])
     scale, slope = _base_two(sizes["HEAD"]), sizes["HEAD"] ** -0.5
     kernels.first_token_backward[(2, N * num_heads)](
         qkv, mixed, lse, grad_mixed, grad_qkv, beside, scale, slope, **sizes, ROWS=min(64, L - 1), num_warps=4
     )
     kernels.patches_backward[(N * num_heads,)](
-        qkv, lse, grad_mixed, beside, grad_qkv, scale, slope, **sizes, ROWS=tile.rows, CHUNK=tile.chunk,
+        qkv, lse, grad_mixed, beside, grad_qkv, sums, scale, slope, **sizes, ROWS=tile.rows, CHUNK=tile.chunk,
         num_warps=tile.warps, num_stages=tile.stages,
     )  # fmt: skip
-    return grad_qkv
+    of_patches = sums.sum(0).transpose(0, 1).flatten()
+    return grad_qkv, of_patches + grad_qkv[:, 0].sum(0, dtype=torch.float32)
 
 
 def _shape(qkv: Tensor) -> tuple[int, int, int]:
@@ -85,24 +85,30 @@ def _base_two(head_width: int) -> float:
     return math.log2(math.e) / math.sqrt(head_width)
 
 
-@_image_attention.register_fake
-def _(qkv: Tensor, num_heads: int) -> tuple[Tensor, Tensor]:
-    N, L, W = _shape(qkv)
-    return qkv.new_empty(N, L, W), qkv.new_empty(N, num_heads, L, dtype=torch.float32)
+@_attention.register_fake
+def _(x: Tensor, weight: Tensor, bias: Tensor, num_heads: int) -> tuple[Tensor, Tensor, Tensor]:
+    N, L, W = x.shape
+    return torch.empty_like(x), x.new_empty(N, num_heads, L, dtype=torch.float32), x.new_empty(N, L, 3 * W)
 
 
-@_image_attention_backward.register_fake
-def _(grad_mixed: Tensor, qkv: Tensor, mixed: Tensor, lse: Tensor, num_heads: int) -> Tensor:
-    return torch.empty_like(qkv)
+@_attention_backward.register_fake
+def _(grad_mixed: Tensor, qkv: Tensor, mixed: Tensor, lse: Tensor, num_heads: int) -> tuple[Tensor, Tensor]:
+    return torch.empty_like(qkv), lse.new_empty(qkv.shape[-1])
 
 
-def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-    qkv, ctx.num_heads = inputs
-    ctx.save_for_backward(qkv, *output)
+def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor]) -> None:
+    x, weight, _, ctx.num_heads = inputs
+    mixed, lse, qkv = output
+    ctx.save_for_backward(x, weight, qkv, mixed, lse)
+    ctx.mark_non_differentiable(lse, qkv)  # given out to be kept, and for nothing else
+    ctx.set_materialize_grads(False)
 
 
-def _gradient(ctx: Any, grad_mixed: Tensor, grad_lse: Tensor | None) -> tuple[Tensor, None]:
-    return _image_attention_backward(grad_mixed, *ctx.saved_tensors, ctx.num_heads), None
+def _gradients(ctx: Any, grad_mixed: Tensor, *_: None) -> tuple[Tensor | None, ...]:
+    x, weight, *kept = ctx.saved_tensors
+    grad_qkv, grad_bias = _attention_backward(grad_mixed, *kept, ctx.num_heads)
+    grad_weight = grad_qkv.flatten(0, 1).mT @ x.flatten(0, 1)
+    return grad_qkv @ weight, grad_weight, grad_bias, None
 
 
-_image_attention.register_autograd(_gradient, setup_context=_keep)
+_attention.register_autograd(_gradients, setup_context=_keep)

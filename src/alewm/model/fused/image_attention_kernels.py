@@ -131,13 +131,14 @@ def first_token_backward(
 
 @triton.jit
 def patches_backward(
-    qkv, lse, grad_mixed, beside, grad_qkv, scale, slope,
+    qkv, lse, grad_mixed, beside, grad_qkv, sums, scale, slope,
     HEADS: tl.constexpr, HEAD: tl.constexpr, PATCHES: tl.constexpr, ROWS: tl.constexpr, CHUNK: tl.constexpr,
 ):  # fmt: skip
     """The gradients of one head of one image's patches, after `first_token_backward`.
 
     CHUNK keys and values with their gradients stay on the chip while ROWS queries at a time pass by. One program does
-    it all, so that the sums have one order; the gradient of a query grows where it is written.
+    it all, so that the sums have one order; the gradient of a query grows where it is written. `sums` [images, HEADS,
+    3, HEAD] gets the gradients of queries, keys and values, added up over the patches.
     """
     dtype = qkv.dtype.element_ty
     width: tl.constexpr = HEADS * HEAD
@@ -148,7 +149,10 @@ def patches_backward(
     grad_mixed += (pair // HEADS) * ((1 + PATCHES) * width) + (pair % HEADS) * HEAD
     lse += pair * (1 + PATCHES)
     beside += pair * (4 * PATCHES)
+    sums += pair * (3 * HEAD)
     d = tl.arange(0, HEAD)
+    query_sum = tl.zeros((HEAD,), tl.float32)
+    key_sum, value_sum = tl.zeros((HEAD,), tl.float32), tl.zeros((HEAD,), tl.float32)
     for first in tl.static_range(0, PATCHES, CHUNK):
         asked = first + tl.arange(0, CHUNK)
         at = (1 + asked)[:, None] * (3 * width) + d[None, :]
@@ -175,7 +179,14 @@ def patches_backward(
                 grad_query = tl.load(to).to(tl.float32)
             grad_query = tl.dot(tl.trans(key), grads, grad_query, input_precision="ieee")
             tl.store(to, grad_query.to(dtype))
+            if first + CHUNK == PATCHES:
+                query_sum += tl.sum(grad_query, axis=1)
         tl.store(grad_qkv + width + at, grad_key.to(dtype))
         tl.store(grad_qkv + 2 * width + at, grad_value.to(dtype))
+        key_sum += tl.sum(grad_key, axis=0)
+        value_sum += tl.sum(grad_value, axis=0)
         if first + CHUNK < PATCHES:
             tl.debug_barrier()  # what was written above is read again
+    tl.store(sums + d, query_sum)
+    tl.store(sums + HEAD + d, key_sum)
+    tl.store(sums + 2 * HEAD + d, value_sum)

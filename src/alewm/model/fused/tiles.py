@@ -1,16 +1,7 @@
-"""How a kernel cuts its work: rows and columns of a tile, warps and stages, chosen by timing a few once."""
+"""How a kernel cuts its work: rows and columns of a tile, warps and stages."""
 
-import time
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import TypeVar
-
-import torch
-from triton.compiler.errors import CompilationError
-from triton.runtime.errors import OutOfResources, PTXASError
 
 from alewm.errors import InputError
 
@@ -53,81 +44,51 @@ def tile_from(text: str) -> Tile:
 # while another waits for memory; with several parts they are shorter, and the last of them end together.
 CANDIDATES: Mapping[str, tuple[Tile, ...]] = {
     "widen": (
-        *(Tile(128, 64, 8, 1), Tile(128, 32, 8, 1), Tile(128, 64, 8, 2), Tile(128, 64, 8, 1, 3)),
-        *(Tile(256, 32, 16, 1), Tile(64, 64, 4, 1), Tile(64, 32, 4, 2)),
+        Tile(128, 64, 8, 2),
+        Tile(128, 64, 8, 1),
+        Tile(128, 32, 8, 1),
+        Tile(128, 64, 8, 1, 3),
+        Tile(64, 64, 4, 1),
     ),
-    "narrow_backward": (
-        *(Tile(128, 32, 8, 1), Tile(128, 64, 8, 2), Tile(128, 32, 8, 2), Tile(128, 32, 8, 1, 3)),
-        *(Tile(256, 32, 16, 1), Tile(64, 64, 4, 1), Tile(64, 32, 4, 2)),
+    "narrow_backward": (Tile(128, 64, 8, 2), Tile(64, 64, 4, 1), Tile(128, 32, 8, 2), Tile(64, 32, 4, 2)),
+    "attention": (Tile(64, 64, 4, 3), Tile(64, 64, 4, 2), Tile(128, 64, 8, 2)),
+    "attention_backward": (Tile(64, 64, 4, 3), Tile(32, 128, 4, 3), Tile(64, 128, 8, 3), Tile(32, 64, 4, 3)),
+    # Of a rollout, by positions: one, or several. 300 rows in groups of 16 and sums in eight parts are 152 programs,
+    # for 132 processors.
+    "few_rows_attention_1": (
+        *(Tile(16, 64, 4, 2, 8), Tile(16, 64, 4, 1, 16), Tile(16, 64, 8, 2, 8)),
+        *(Tile(32, 64, 8, 1, 16), Tile(16, 64, 8, 2, 4)),
     ),
-    "image_attention": (Tile(64, 64, 4, 3),),
-    "image_attention_backward": (Tile(64, 64, 4, 3), Tile(64, 64, 4, 4), Tile(32, 64, 4, 3), Tile(64, 128, 8, 3)),
+    "few_rows_attention_2": (
+        *(Tile(16, 64, 8, 1, 4), Tile(16, 64, 8, 1, 8), Tile(16, 64, 4, 1, 8)),
+        *(Tile(32, 64, 8, 1, 8), Tile(16, 64, 8, 2, 4)),
+    ),
+    "few_rows_mlp_1": (
+        *(Tile(16, 64, 4, 2, 8), Tile(16, 64, 4, 2, 16), Tile(16, 64, 8, 2, 8)),
+        *(Tile(32, 64, 8, 2, 16), Tile(16, 64, 8, 3, 4)),
+    ),
+    "few_rows_mlp_2": (
+        *(Tile(32, 64, 4, 2, 8), Tile(32, 64, 8, 2, 8), Tile(64, 64, 8, 2, 8)),
+        *(Tile(32, 64, 8, 2, 16), Tile(16, 64, 4, 2, 8)),
+    ),
 }
-"""What is tried before training, the likeliest first; where nothing was tried, the first is taken."""
-
-_COMPILERS = 8
-_chosen: dict[tuple[str, int, int], Tile] = {}
+"""The first is used: it was the fastest on an H200 (`alewm bench encoder-blocks` times them all)."""
 
 
-def tile_of(kernel: str, width: int, columns: int) -> Tile:
-    """The tile of `kernel` for rows of `width` and a wide matrix of so many columns."""
-    return _chosen.get((kernel, width, columns)) or fitting(CANDIDATES[kernel], columns)[0]
+_chosen: dict[tuple[str, int], Tile] = {}
 
 
-def use_tile(kernel: str, width: int, columns: int, tile: Tile) -> None:
+def tile_of(kernel: str, columns: int) -> Tile:
+    """The tile of `kernel` for a wide matrix of so many columns."""
+    return _chosen.get((kernel, columns)) or fitting(CANDIDATES[kernel], columns)[0]
+
+
+def use_tile(kernel: str, columns: int, tile: Tile) -> None:
     """Take `tile` from now on; kernels that were recorded keep theirs."""
-    _chosen[kernel, width, columns] = tile
+    _chosen[kernel, columns] = tile
 
 
 def fitting(tiles: Sequence[Tile], columns: int) -> list[Tile]:
     """The tiles whose chunks divide their part of `columns`, or the first with a chunk and a part that do."""
     found = [tile for tile in tiles if columns % (tile.chunk * tile.parts) == 0]
     return found or [replace(tiles[0], chunk=columns & -columns, parts=1)]
-
-
-Key = TypeVar("Key")
-
-
-def timed(calls: Mapping[Key, Callable[[], object]], device: torch.device, repeats: int = 10) -> dict[Key, float | str]:
-    """Milliseconds of each call, or why the device could not run it."""
-    if device.type == "cuda":
-        # Compiling a kernel takes seconds, most of them outside Python, so several are compiled at once.
-        with ThreadPoolExecutor(_COMPILERS) as pool:
-            list(pool.map(partial(_warm_up, device), calls.values()))
-    return {key: _milliseconds_or_why_not(call, device, repeats) for key, call in calls.items()}
-
-
-def _warm_up(device: torch.device, call: Callable[[], object]) -> None:
-    # What fails here fails again where it is timed, and there it is told.
-    with suppress(Exception), torch.cuda.device(device):
-        torch.cuda.synchronize()  # a thread's first word to the GPU, which gives it a context
-        call()
-
-
-def _milliseconds_or_why_not(call: Callable[[], object], device: torch.device, repeats: int) -> float | str:
-    try:
-        return _milliseconds(call, device, repeats)
-    except (OutOfResources, PTXASError, CompilationError) as error:
-        return " ".join(str(error).split())[:200]
-
-
-def _milliseconds(call: Callable[[], object], device: torch.device, repeats: int) -> float:
-    """The time of one of many calls in a row, so that launching them is not what is measured."""
-    for num_calls in (2, repeats):
-        _wait(device)
-        began = time.perf_counter()
-        for _ in range(num_calls):
-            call()
-        _wait(device)
-    return 1e3 * (time.perf_counter() - began) / repeats
-
-
-def _wait(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-
-
-def fastest(found: Mapping[Key, float | str]) -> Key | None:
-    """The key of the least time, or None where nothing ran."""
-    times = {key: time for key, time in found.items() if isinstance(time, float)}
-    return min(times, key=lambda key: times[key]) if times else None

@@ -1,16 +1,23 @@
-"""Every kernel on random rows, to choose its tile by time and to measure what it achieves."""
+"""Every kernel on random rows with each of its tiles, to measure what it achieves."""
 
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import torch
+from triton.compiler.errors import CompilationError
+from triton.runtime.errors import OutOfResources, PTXASError
 
+from alewm.model.fused.image_attention import run_attention, run_attention_backward
 from alewm.model.fused.mlp import run_narrow_backward, run_widen
-from alewm.model.fused.tiles import CANDIDATES, Tile, fastest, fitting, timed, use_tile
+from alewm.model.fused.tiles import CANDIDATES, Tile, fitting, use_tile
 
-_ROWS_TIMED = 65_536
-"""Enough to fill any GPU several times over."""
+Key = TypeVar("Key")
+Call = Callable[[], object]
+_COMPILERS = 8
 
 
 class Trial(NamedTuple):
@@ -26,41 +33,126 @@ class Trial(NamedTuple):
     """Multiplications and additions of the products."""
 
 
-def choose_mlp_tiles(width: int, hidden: int, dtype: torch.dtype, device: torch.device) -> None:
-    """Time the candidates of both kernels of an MLP, and take the fastest from now on.
-
-    The interpreter of Triton, on a CPU, gains nothing from it and would take hours.
-    """
-    if device.type == "cuda":
-        time_tiles(list(mlp_trials(_ROWS_TIMED, width, hidden, dtype, device)), width, {}, device)
-
-
 def time_tiles(
-    chosen: Sequence[Trial], width: int, more: Mapping[str, Sequence[Tile]], device: torch.device, repeats: int = 10
+    trials: Sequence[Trial],
+    more: Mapping[str, Sequence[Tile]],
+    device: torch.device,
+    repeats: int = 10,
+    recorded: Callable[[Call, torch.device], Call] | None = None,
 ) -> dict[tuple[str, Tile], float | str]:
-    """Milliseconds of each kernel with each of its candidates and of `more`; the fastest are taken from now on."""
-    calls: dict[tuple[str, Tile], Callable[[], object]] = {}
-    for trial in chosen:
+    """Milliseconds of each kernel with each of its candidates and of `more`, or why the device could not run it.
+
+    The fastest are taken from now on.
+    """
+    calls: dict[tuple[str, Tile], Call] = {}
+    for trial in trials:
         for tile in fitting((*CANDIDATES[trial.kernel], *more.get(trial.kernel, ())), trial.columns):
             calls[trial.kernel, tile] = partial(trial.call, tile)
-    found = timed(calls, device, repeats)
-    for trial in chosen:
+    found = timed(calls, device, repeats, recorded or as_it_is)
+    for trial in trials:
         best = fastest({tile: time for (kernel, tile), time in found.items() if kernel == trial.kernel})
         if best is not None:
-            use_tile(trial.kernel, width, trial.columns, best)
+            use_tile(trial.kernel, trial.columns, best)
     return found
 
 
 def mlp_trials(num_rows: int, width: int, hidden: int, dtype: torch.dtype, device: torch.device) -> Iterator[Trial]:
     """The kernels of an MLP, one after the other."""
-    generator = torch.Generator(device).manual_seed(0)
-
-    def draw(*shape: int) -> torch.Tensor:
-        return torch.randn(shape, generator=generator, device=device)
-
+    draw = _Draws(device)
     x, w1, w2 = draw(num_rows, width).to(dtype), draw(hidden, width).to(dtype), draw(width, hidden).to(dtype)
     b1, h = draw(hidden), draw(num_rows, hidden).to(dtype)
     # Each reads narrow rows and reads or writes two matrices of wide ones.
     num_bytes, num_operations = dtype.itemsize * num_rows * (width + 2 * hidden), 2 * num_rows * width * hidden
     yield Trial("widen", hidden, lambda tile: run_widen(x, w1, b1, tile), num_bytes, num_operations)
     yield Trial("narrow_backward", hidden, lambda tile: run_narrow_backward(x, w2, h, tile), num_bytes, num_operations)
+
+
+def attention_trials(
+    num_images: int, num_tokens: int, width: int, heads: int, dtype: torch.dtype, device: torch.device
+) -> Iterator[Trial]:
+    """The kernels of attention, there and back; the way back is two kernels."""
+    draw = _Draws(device)
+    qkv, grad = draw(num_images, num_tokens, 3 * width).to(dtype), draw(num_images, num_tokens, width).to(dtype)
+    mixed, lse = run_attention(qkv, heads)
+    rows, product = num_images * num_tokens, 2 * num_images * num_tokens**2 * width
+    yield Trial(
+        "attention",
+        num_tokens - 1,
+        lambda tile: run_attention(qkv, heads, tile),
+        dtype.itemsize * rows * 4 * width,
+        2 * product,
+    )
+    yield Trial(
+        "attention_backward",
+        num_tokens - 1,
+        lambda tile: run_attention_backward(grad, qkv, mixed, lse, heads, tile),
+        dtype.itemsize * rows * 8 * width,
+        5 * product,
+    )
+
+
+class _Draws:
+    """Normal numbers on a device, the same in every run."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._generator = torch.Generator(device).manual_seed(0)
+
+    def __call__(self, *shape: int) -> torch.Tensor:
+        return torch.randn(shape, generator=self._generator, device=self._generator.device)
+
+
+def as_it_is(call: Call, device: torch.device) -> Call:
+    """`call`, not recorded."""
+    return call
+
+
+def timed(
+    calls: Mapping[Key, Call],
+    device: torch.device,
+    repeats: int = 10,
+    recorded: Callable[[Call, torch.device], Call] = as_it_is,
+) -> dict[Key, float | str]:
+    """Milliseconds of each call, or why the device could not run it; where launching counts, of `recorded` calls."""
+    if device.type == "cuda":
+        # Compiling a kernel takes seconds, most of them outside Python, so several are compiled at once.
+        with ThreadPoolExecutor(_COMPILERS) as pool:
+            list(pool.map(partial(_warm_up, device), calls.values()))
+    return {key: _milliseconds_or_why_not(call, device, repeats, recorded) for key, call in calls.items()}
+
+
+def _warm_up(device: torch.device, call: Call) -> None:
+    # What fails here fails again where it is timed, and there it is told.
+    with suppress(Exception), torch.cuda.device(device):
+        torch.cuda.synchronize()  # a thread's first word to the GPU, which gives it a context
+        call()
+
+
+def _milliseconds_or_why_not(
+    call: Call, device: torch.device, repeats: int, recorded: Callable[[Call, torch.device], Call]
+) -> float | str:
+    try:
+        return _milliseconds(recorded(call, device), device, repeats)
+    except (OutOfResources, PTXASError, CompilationError) as error:
+        return " ".join(str(error).split())[:200]
+
+
+def _milliseconds(call: Call, device: torch.device, repeats: int) -> float:
+    """The time of one of many calls in a row, so that launching them is not what is measured."""
+    for num_calls in (2, repeats):
+        _wait(device)
+        began = time.perf_counter()
+        for _ in range(num_calls):
+            call()
+        _wait(device)
+    return 1e3 * (time.perf_counter() - began) / repeats
+
+
+def _wait(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def fastest(found: Mapping[Key, float | str]) -> Key | None:
+    """The key of the least time, or None where nothing ran."""
+    times = {key: time for key, time in found.items() if isinstance(time, float)}
+    return min(times, key=lambda key: times[key]) if times else None

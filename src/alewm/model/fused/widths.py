@@ -1,4 +1,6 @@
-"""Which widths the kernels take."""
+"""Which encoders the kernels take."""
+
+from alewm.model.vit import ViTConfig
 
 
 def two_parts(width: int) -> tuple[int, int]:
@@ -13,10 +15,15 @@ def two_parts(width: int) -> tuple[int, int]:
     return (left, right) if right and right & (right - 1) == 0 else (0, 0)
 
 
-def why_not_fused(width: int, hidden: int) -> str | None:
-    """The reason blocks of that width and hidden width cannot be fused, or None."""
-    if width % 64 or hidden % 64:
-        return f"widths of {width} and {hidden} are not multiples of 64"
+def why_not_fused(config: ViTConfig) -> str | None:
+    """The reason the kernels cannot compute such an encoder's blocks, or None."""
+    width, hidden, patches = config.hidden_dim, config.mlp_dim, config.num_patches
+    if patches not in (64, 128, 256):
+        return f"{patches} patches are not 64, 128 or 256"
+    if width != 64 * config.num_heads:
+        return f"heads are {width // config.num_heads} wide, not 64"
+    if hidden % 64:
+        return f"a hidden width of {hidden} is not a multiple of 64"
     if width > 256:
         return f"rows of {width} do not fit on the chip beside their sums"
     return None if all(two_parts(width)) else f"{width} is not the sum of two powers of two"

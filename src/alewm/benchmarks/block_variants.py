@@ -1,4 +1,4 @@
-"""The training update with plain and with fused half-blocks, each in a process of its own.
+"""The training update with plain and with fused blocks of the encoder, each in a process of its own.
 
 A process in which recording a CUDA graph failed cannot be trusted with the next measurement; so one failure costs one
 row.
@@ -14,18 +14,18 @@ from alewm.benchmarks.timing import print_line
 from alewm.errors import InputError
 
 
-def bench_fused_variants(
-    *, fused_blocks: Sequence[str], profile: bool, reference: bool, preset_name: str, **options: Any
+def bench_block_variants(
+    *, encoder_blocks: Sequence[str], profile: bool, reference: bool, preset_name: str, **options: Any
 ) -> None:
     """Prints milliseconds and memory of each variant, or the last line of what went wrong."""
-    if not fused_blocks:
-        raise InputError("--fused-blocks needs at least one of none and mlp.")
+    if not encoder_blocks:
+        raise InputError("--encoder-blocks needs at least one of auto, plain and fused.")
     flags = [f"--preset={preset_name}", *(f"--{name}={value}" for name, value in options.items())]
     flags += ["--reference"] * reference + ["--profile"] * profile
     rows: dict[str, dict[str, Any]] = {}
-    print(f"{'fused':<8}{'ms':>9}{'ratio':>8}{'GiB':>8}  updates")
-    for which in fused_blocks:
-        row = rows[which] = _measured([*flags, f"--fused-blocks={which}"], shows=profile)
+    print(f"{'blocks':<8}{'ms':>9}{'ratio':>8}{'GiB':>8}  updates")
+    for which in encoder_blocks:
+        row = rows[which] = _measured([*flags, f"--encoder-blocks={which}"], shows=profile)
         if "error" in row:
             print(f"{which:<8}{'-':>9}{'-':>8}{'-':>8}  {row['error']}", flush=True)
             continue
@@ -46,4 +46,4 @@ def _measured(flags: Sequence[str], *, shows: bool) -> dict[str, Any]:
     if shows:
         print("\n".join(table))
     line = json.loads(last)
-    return {name: line[name] for name in ("milliseconds", "peak_mebibytes", "updates", "fused_blocks", "rows")}
+    return {name: line[name] for name in ("milliseconds", "peak_mebibytes", "updates", "encoder_blocks", "rows")}
