@@ -10,14 +10,11 @@ from hypothesis import settings
 from jaxtyping import install_import_hook
 
 # Triton reads the source of its kernels, so these modules are imported as they are written.
-import alewm.model.few_rows.kernel_parts
-import alewm.model.few_rows.kernels
 import alewm.model.fused.add_norm_kernels
 import alewm.model.fused.image_attention_kernels
 import alewm.model.fused.kernel_parts
 import alewm.model.fused.mlp_kernels
 import alewm.model.triton_kernels
-import alewm.planning.refinement_kernels
 import alewm.planning.triton_kernels
 import alewm.regularizers.kernels.triton_kernels  # noqa: F401
 

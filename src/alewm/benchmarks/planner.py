@@ -1,25 +1,18 @@
-"""Time of a plan: the reference one episode at a time, and ours for many at once, against the capacity.
+"""Time of a plan: the reference one episode at a time, and ours for many at once, against the capacity."""
 
-On a GPU both rollouts of the recorded search are timed, whichever the number of candidates would choose: that choice is
-made by these figures.
-"""
-
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import torch
 
-from alewm.benchmarks.profiling import kernel_table, launches
+from alewm.benchmarks.profiling import kernel_table
 from alewm.benchmarks.reference import reference_plan
-from alewm.benchmarks.rollout_tiles import time_rollout_tiles
 from alewm.benchmarks.timing import median_seconds, print_line
 from alewm.devices import find_device
 from alewm.errors import InputError
 from alewm.experiments.presets import preset
-from alewm.model.world_model import WorldModel, build_world_model
+from alewm.model.world_model import build_world_model
 from alewm.planning.cem import CEMConfig
-from alewm.planning.inner_loop import InnerLoop, plan_group
 from alewm.planning.noise import candidate_noise
 from alewm.planning.planner import Planner, PlanningConfig
 from alewm.planning.search_choice import choose_search
@@ -39,7 +32,6 @@ def bench_planner(
     capacities: tuple[int, ...],
     reference: bool,
     profile: bool,
-    tiles: bool,
 ) -> None:
     """Prints milliseconds per plan of a batch of episodes, for every capacity asked for."""
     where, config = find_device(device), preset(preset_name)
@@ -50,28 +42,16 @@ def bench_planner(
     action_dim = config.model.action_dim // _STEPS_PER_BLOCK
     cem = CEMConfig.with_a_tenth_elite(candidates, iterations)
     planning = PlanningConfig(cem=cem, episodes_per_batch=episodes)
-    tile_times = time_rollout_tiles(model, episodes * candidates, repeats, where) if tiles else None
     search = choose_search(model, where)
+    planner = Planner(model, [0.0] * action_dim, [1.0] * action_dim, planning, inner_loop=search.inner_loop)
     generator = torch.Generator().manual_seed(1)
     now, goal = torch.randn(2, episodes, config.model.latent_dim, generator=generator).to(where)
     keys = [(0, episode, 0) for episode in range(episodes)]
 
-    def planner(inner_loop: InnerLoop) -> Callable[[int], Any]:
-        made = Planner(model, [0.0] * action_dim, [1.0] * action_dim, planning, inner_loop=inner_loop)
-        return lambda k: made.plan(now, goal, [(k,)] * episodes, keys)
+    def plan(k: int) -> Any:
+        return planner.plan(now, goal, [(k,)] * episodes, keys)
 
-    def times(plan: Callable[[int], Any]) -> dict[str, float]:
-        return {
-            str(k): 1e3 * median_seconds(partial(plan, k), repeats, where) for k in capacities or support.capacities
-        }
-
-    plan, first = planner(search.inner_loop), (capacities or support.capacities)[0]
-    rows = times(plan)
-    compared: dict[str, dict[str, Any]] = {}
-    for name, inner_loop in _both_rollouts(model, search.inner_loop, episodes * candidates).items():
-        either = planner(inner_loop)
-        compared[name] = {"milliseconds_by_capacity": times(either)}
-        compared[name]["launches"] = launches(partial(either, first), where)
+    rows = {str(k): 1e3 * median_seconds(partial(plan, k), repeats, where) for k in capacities or support.capacities}
     print(
         f"{preset_name} on {where}: {episodes} episodes at once, {candidates} candidates, {iterations} iterations, "
         f"horizon {planning.horizon}, median of {repeats}"
@@ -80,16 +60,13 @@ def bench_planner(
     print(f"{'capacity':>9}{'ms':>10}{'ms per episode':>16}")
     for name, milliseconds in rows.items():
         print(f"{name:>9}{milliseconds:>10.1f}{milliseconds / episodes:>16.2f}")
-    for name, found in compared.items():
-        listed = ", ".join(f"{ms:.2f} ms at k = {k}" for k, ms in found["milliseconds_by_capacity"].items())
-        print(f"rollouts by {name}: {listed}; launches per plan: {found['launches'] or 'unknown'}")
     alone = None
     if reference:
         alone = _reference_milliseconds(model, now, goal, support.latent_dim, cem, planning.horizon, repeats)
         quickest = min(rows.values()) / episodes
         print(f"reference, one episode at a time, whole latent: {alone:.1f} ms; ratio {alone / quickest:.1f}x")
     if profile:
-        print(kernel_table(partial(plan, first), where))
+        print(kernel_table(partial(plan, (capacities or support.capacities)[0]), where))
     print_line(
         "planner",
         preset=preset_name,
@@ -100,24 +77,9 @@ def bench_planner(
         search=search.description,
         milliseconds_by_capacity=rows,
         milliseconds_per_episode_by_capacity={k: milliseconds / episodes for k, milliseconds in rows.items()},
-        rollouts=compared,
-        microseconds_by_tile=tile_times,
         reference_milliseconds_per_episode=alone,
         peak_mebibytes=torch.cuda.max_memory_allocated(where) / 2**20 if where.type == "cuda" else None,
     )
-
-
-def _both_rollouts(model: WorldModel, chosen: InnerLoop, num_rows: int) -> dict[str, InnerLoop]:
-    """The recorded search with either rollout, where it was chosen and both can run."""
-    if chosen is plan_group:
-        return {}
-    from alewm.model.few_rows.rollout import MOST_ROWS
-    from alewm.planning.graphed import GraphedSearch
-
-    both = {"library products": GraphedSearch(model, few_rows=0)}
-    if num_rows <= MOST_ROWS:
-        both["kernels for few rows"] = GraphedSearch(model, few_rows=MOST_ROWS)
-    return dict(both)
 
 
 def _reference_milliseconds(

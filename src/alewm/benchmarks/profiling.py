@@ -11,18 +11,15 @@ _CALLS = 3
 _LONGEST_NAME = 90
 
 
-def launches(call: Callable[[], Any], device: torch.device) -> int | None:
-    """How many kernels one call launches, copies and fillings included; None where no profiler can tell."""
-    if device.type != "cuda":
-        return None
-    return sum(kernel.count for kernel in _kernels(call, device)) // _CALLS or None
-
-
 def kernel_table(call: Callable[[], Any], device: torch.device, num_rows: int = 30) -> str:
     """The kernels of one call, the longest first: milliseconds, launches, share and name."""
     if device.type != "cuda":
         raise InputError(f"A profile of kernels needs a GPU, but the device is a {device.type}; leave out --profile.")
-    kernels = sorted(_kernels(call, device), key=lambda kernel: -kernel.device_time_total)
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
+        for _ in range(_CALLS):
+            call()
+        torch.cuda.synchronize(device)
+    kernels = sorted(profile.key_averages(), key=lambda kernel: -kernel.device_time_total)
     total = sum(kernel.device_time_total for kernel in kernels)
     lines = [f"{total / _CALLS / 1e3:.2f} ms of kernels per call"]
     for kernel in kernels[:num_rows]:
@@ -30,11 +27,3 @@ def kernel_table(call: Callable[[], Any], device: torch.device, num_rows: int = 
         name = " ".join(kernel.key.split())[:_LONGEST_NAME]
         lines.append(f"{milliseconds:9.3f} ms {kernel.count // _CALLS:6d} x {share:6.1%}  {name}")
     return "\n".join(lines)
-
-
-def _kernels(call: Callable[[], Any], device: torch.device) -> list[Any]:
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
-        for _ in range(_CALLS):
-            call()
-        torch.cuda.synchronize(device)
-    return [kernel for kernel in profile.key_averages() if kernel.device_time_total > 0]

@@ -96,8 +96,6 @@ class Planner:
     """Time the plan of one episode by full-width rollouts, operation by operation, beside it."""
     profile: bool = False
     """Print where the GPU's time goes, kernel by kernel."""
-    tiles: bool = False
-    """First time the kernels for few rows tile by tile, and take the fastest."""
 
     def run(self) -> None:
         """Prints the table and the line of JSON."""

@@ -42,15 +42,14 @@ def residual_norm(
 
 
 @triton.jit
-def mixture_of_two(query, key0, key1, value0, value1):
-    """What each row's query reads from two positions; a softmax over two is a sigmoid of the difference."""
+def _mixture_of_two(query, key0, key1, value0, value1):
+    # A softmax over two is a sigmoid of the difference.
     share = tl.sigmoid(tl.sum(query * (key1 - key0), axis=1))[:, None]
     return value0 + share * (value1 - value0)
 
 
 @triton.jit
-def mixture_of_three(query, key0, key1, key2, value0, value1, value2):
-    """What each row's query reads from three positions."""
+def _mixture_of_three(query, key0, key1, key2, value0, value1, value2):
     score0, score1, score2 = tl.sum(query * key0, axis=1), tl.sum(query * key1, axis=1), tl.sum(query * key2, axis=1)
     peak = tl.maximum(score0, tl.maximum(score1, score2))
     weight0, weight1, weight2 = tl.exp(score0 - peak), tl.exp(score1 - peak), tl.exp(score2 - peak)
@@ -76,11 +75,11 @@ def short_attention(
         tl.store(to, value0.to(out.dtype.element_ty))
     if KNOWN == 2 or ASKED == 3:
         query1 = tl.load(at1).to(tl.float32) * scale
-        mixed1 = mixture_of_two(query1, key0, key1, value0, value1)
+        mixed1 = _mixture_of_two(query1, key0, key1, value0, value1)
         tl.store(to + (ASKED + 1 - KNOWN) * size, mixed1.to(out.dtype.element_ty))
     if KNOWN == 3:
         at2 = third + row * row_stride + inner
         key2, value2 = tl.load(at2 + size).to(tl.float32), tl.load(at2 + 2 * size).to(tl.float32)
         query2 = tl.load(at2).to(tl.float32) * scale
-        mixed2 = mixture_of_three(query2, key0, key1, key2, value0, value1, value2)
+        mixed2 = _mixture_of_three(query2, key0, key1, key2, value0, value1, value2)
         tl.store(to + (ASKED - 1) * size, mixed2.to(out.dtype.element_ty))

@@ -9,12 +9,9 @@ from typing import NamedTuple
 
 import torch
 
-from alewm.model.fast_imagination import FEW_ROWS, FastImagination
-from alewm.model.few_rows.launching import compile_side_by_side
-from alewm.model.few_rows.rollout import FewRowsRollout
+from alewm.model.fast_imagination import FastImagination
 from alewm.model.world_model import WorldModel
-from alewm.planning.cem import CEMConfig, CEMResult, refine
-from alewm.planning.few_candidates import MOST_CANDIDATES, refine_in_place
+from alewm.planning.cem import CEMConfig, CEMResult, Score, refine
 from alewm.planning.model_protocol import PlanningModel
 from alewm.planning.objective import GoalCost, compared_width, prefix_distance
 from alewm.shapes import Float, Tensor
@@ -40,9 +37,8 @@ class _Sizes(NamedTuple):
 class GraphedSearch:
     """An `InnerLoop` for one model, whose weights it copies."""
 
-    def __init__(self, model: WorldModel, dtype: torch.dtype = torch.bfloat16, few_rows: int = FEW_ROWS) -> None:
-        self._imagination = FastImagination(model, dtype, few_rows)
-        self.description = f"{_name(dtype)} rollouts in a CUDA graph, {self._imagination.description}"
+    def __init__(self, model: WorldModel, dtype: torch.dtype = torch.bfloat16) -> None:
+        self._imagination = FastImagination(model, dtype)
         self._recordings: dict[_Sizes, dict[int, _Recording]] = {}
 
     def __call__(
@@ -78,23 +74,16 @@ class _Recording:
         B, device = len(z_now), z_now.device
         shape = (B, sizes.horizon, sizes.block_dim)
         self.z_now = z_now[:, : sizes.capacity].clone()
-        self.z_goal = z_goal.clone(memory_format=torch.contiguous_format)
-        self.noise = noise.clone(memory_format=torch.contiguous_format)
+        self.z_goal, self.noise = z_goal.clone(), noise.clone()
         self.mean = torch.zeros(shape, device=device)
         self.std = torch.ones(shape, device=device)
         self.elite_costs = torch.zeros(sizes.num_iterations, B, device=device)
         self.step = torch.zeros(1, dtype=torch.long, device=device)
-        self._rollout = imagination.rollout_for(B * sizes.num_candidates)
-        self._width = compared_width(sizes.goal_cost, sizes.capacity, z_goal.shape[-1])
-        is_few = isinstance(self._rollout, FewRowsRollout)
-        self._refines_in_place = is_few and sizes.num_candidates <= MOST_CANDIDATES
-        if is_few:
-            compile_side_by_side(self._iterate, device)
-            self.step.zero_()
+        self._score = self._make_score(imagination, z_goal.shape[-1])
         stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
         stream.wait_stream(torch.cuda.current_stream(device))
         with torch.cuda.stream(stream):
-            self._iterate()  # compiles kernels and lets libraries choose theirs
+            self._iterate()  # compiles the kernels and lets libraries choose theirs
             self._final_cost()
         torch.cuda.current_stream(device).wait_stream(stream)
         torch.cuda.synchronize(device)
@@ -121,13 +110,8 @@ class _Recording:
         return CEMResult(mean, std, cost, elite_costs)
 
     def _iterate(self) -> None:
-        num_elites = self.sizes.num_elites
-        if self._refines_in_place:
-            search = (self.mean, self.std, self.noise, self.step, self.elite_costs)
-            refine_in_place(self._imagined_end, self.z_goal, *search, num_elites)
-            return
         noise = self.noise.index_select(0, self.step)[0]
-        mean, std, cost = refine(self._score, self.mean, self.std, noise, num_elites)
+        mean, std, cost = refine(self._score, self.mean, self.std, noise, self.sizes.num_elites)
         self.mean.copy_(mean)
         self.std.copy_(std)
         self.elite_costs.index_copy_(0, self.step, cost[None])
@@ -136,15 +120,14 @@ class _Recording:
     def _final_cost(self) -> Float[Tensor, "B"]:
         return self._score(self.mean[:, None])[:, 0]
 
-    def _score(self, candidates: Float[Tensor, "B S H A"]) -> Float[Tensor, "B S"]:
-        end = self._imagined_end(candidates)
-        return prefix_distance(end.view(*candidates.shape[:2], -1), self.z_goal)
+    def _make_score(self, imagination: FastImagination, latent_dim: int) -> Score:
+        sizes = self.sizes
+        width = compared_width(sizes.goal_cost, sizes.capacity, latent_dim)
 
-    def _imagined_end(self, candidates: Float[Tensor, "B S H A"]) -> Float[Tensor, "rows width"]:
-        # Of one episode this is a view: the same row for every candidate.
-        first = self.z_now[:, None].expand(-1, candidates.shape[1], -1).flatten(0, 1)
-        return self._rollout.imagine_prefix(first, candidates.flatten(0, 1), self._width, self.sizes.context)[-1]
+        def score(candidates: Float[Tensor, "B S H A"]) -> Float[Tensor, "B S"]:
+            B, S = candidates.shape[:2]
+            first, blocks = self.z_now.repeat_interleave(S, 0), candidates.flatten(0, 1)
+            end = imagination.imagine_prefix(first, blocks, width, sizes.context)[-1]
+            return prefix_distance(end.view(B, S, -1), self.z_goal)
 
-
-def _name(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")
+        return score

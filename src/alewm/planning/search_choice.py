@@ -27,8 +27,7 @@ def choose_search(model: PlanningModel, device: torch.device, *, reference: bool
         return SearchChoice(plan_group, f"reference ({obstacle})")
     from alewm.planning.graphed import GraphedSearch  # importing Triton takes a second, which only GPUs should cost
 
-    search = GraphedSearch(model)
-    return SearchChoice(search, f"{search.description} (a GPU with Triton)")
+    return SearchChoice(GraphedSearch(model), "bfloat16 rollouts in a CUDA graph (a GPU with Triton)")
 
 
 def _why_not_recorded(model: PlanningModel, device: torch.device) -> str | None:

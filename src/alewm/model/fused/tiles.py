@@ -53,39 +53,13 @@ CANDIDATES: Mapping[str, tuple[Tile, ...]] = {
     "narrow_backward": (Tile(128, 64, 8, 2), Tile(64, 64, 4, 1), Tile(128, 32, 8, 2), Tile(64, 32, 4, 2)),
     "attention": (Tile(64, 64, 4, 3), Tile(64, 64, 4, 2), Tile(128, 64, 8, 2)),
     "attention_backward": (Tile(64, 64, 4, 3), Tile(32, 128, 4, 3), Tile(64, 128, 8, 3), Tile(32, 64, 4, 3)),
-    # Of a rollout, by positions: one, or several. 300 rows in groups of 16 and sums in eight parts are 152 programs,
-    # for 132 processors.
-    "few_rows_attention_1": (
-        *(Tile(16, 64, 4, 2, 8), Tile(16, 64, 4, 1, 16), Tile(16, 64, 8, 2, 8)),
-        *(Tile(32, 64, 8, 1, 16), Tile(16, 64, 8, 2, 4)),
-    ),
-    "few_rows_attention_2": (
-        *(Tile(16, 64, 8, 1, 4), Tile(16, 64, 8, 1, 8), Tile(16, 64, 4, 1, 8)),
-        *(Tile(32, 64, 8, 1, 8), Tile(16, 64, 8, 2, 4)),
-    ),
-    "few_rows_mlp_1": (
-        *(Tile(16, 64, 4, 2, 8), Tile(16, 64, 4, 2, 16), Tile(16, 64, 8, 2, 8)),
-        *(Tile(32, 64, 8, 2, 16), Tile(16, 64, 8, 3, 4)),
-    ),
-    "few_rows_mlp_2": (
-        *(Tile(32, 64, 4, 2, 8), Tile(32, 64, 8, 2, 8), Tile(64, 64, 8, 2, 8)),
-        *(Tile(32, 64, 8, 2, 16), Tile(16, 64, 4, 2, 8)),
-    ),
 }
 """The first is used: it was the fastest on an H200 (`alewm bench encoder-blocks` times them all)."""
 
 
-_chosen: dict[tuple[str, int], Tile] = {}
-
-
 def tile_of(kernel: str, columns: int) -> Tile:
     """The tile of `kernel` for a wide matrix of so many columns."""
-    return _chosen.get((kernel, columns)) or fitting(CANDIDATES[kernel], columns)[0]
-
-
-def use_tile(kernel: str, columns: int, tile: Tile) -> None:
-    """Take `tile` from now on; kernels that were recorded keep theirs."""
-    _chosen[kernel, columns] = tile
+    return fitting(CANDIDATES[kernel], columns)[0]
 
 
 def fitting(tiles: Sequence[Tile], columns: int) -> list[Tile]:

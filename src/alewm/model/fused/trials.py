@@ -13,11 +13,7 @@ from triton.runtime.errors import OutOfResources, PTXASError
 
 from alewm.model.fused.image_attention import run_attention, run_attention_backward
 from alewm.model.fused.mlp import run_narrow_backward, run_widen
-from alewm.model.fused.tiles import CANDIDATES, Tile, fitting, use_tile
-
-Key = TypeVar("Key")
-Call = Callable[[], object]
-_COMPILERS = 8
+from alewm.model.fused.tiles import CANDIDATES, Tile, fitting
 
 
 class Trial(NamedTuple):
@@ -34,26 +30,14 @@ class Trial(NamedTuple):
 
 
 def time_tiles(
-    trials: Sequence[Trial],
-    more: Mapping[str, Sequence[Tile]],
-    device: torch.device,
-    repeats: int = 10,
-    recorded: Callable[[Call, torch.device], Call] | None = None,
+    trials: Sequence[Trial], more: Mapping[str, Sequence[Tile]], device: torch.device, repeats: int = 10
 ) -> dict[tuple[str, Tile], float | str]:
-    """Milliseconds of each kernel with each of its candidates and of `more`, or why the device could not run it.
-
-    The fastest are taken from now on.
-    """
-    calls: dict[tuple[str, Tile], Call] = {}
+    """Milliseconds of each kernel with each of its candidates and of `more`, or why the device could not run it."""
+    calls: dict[tuple[str, Tile], Callable[[], object]] = {}
     for trial in trials:
         for tile in fitting((*CANDIDATES[trial.kernel], *more.get(trial.kernel, ())), trial.columns):
             calls[trial.kernel, tile] = partial(trial.call, tile)
-    found = timed(calls, device, repeats, recorded or as_it_is)
-    for trial in trials:
-        best = fastest({tile: time for (kernel, tile), time in found.items() if kernel == trial.kernel})
-        if best is not None:
-            use_tile(trial.kernel, trial.columns, best)
-    return found
+    return timed(calls, device, repeats)
 
 
 def mlp_trials(num_rows: int, width: int, hidden: int, dtype: torch.dtype, device: torch.device) -> Iterator[Trial]:
@@ -101,42 +85,35 @@ class _Draws:
         return torch.randn(shape, generator=self._generator, device=self._generator.device)
 
 
-def as_it_is(call: Call, device: torch.device) -> Call:
-    """`call`, not recorded."""
-    return call
+_COMPILERS = 8
+
+Key = TypeVar("Key")
 
 
-def timed(
-    calls: Mapping[Key, Call],
-    device: torch.device,
-    repeats: int = 10,
-    recorded: Callable[[Call, torch.device], Call] = as_it_is,
-) -> dict[Key, float | str]:
-    """Milliseconds of each call, or why the device could not run it; where launching counts, of `recorded` calls."""
+def timed(calls: Mapping[Key, Callable[[], object]], device: torch.device, repeats: int = 10) -> dict[Key, float | str]:
+    """Milliseconds of each call, or why the device could not run it."""
     if device.type == "cuda":
         # Compiling a kernel takes seconds, most of them outside Python, so several are compiled at once.
         with ThreadPoolExecutor(_COMPILERS) as pool:
             list(pool.map(partial(_warm_up, device), calls.values()))
-    return {key: _milliseconds_or_why_not(call, device, repeats, recorded) for key, call in calls.items()}
+    return {key: _milliseconds_or_why_not(call, device, repeats) for key, call in calls.items()}
 
 
-def _warm_up(device: torch.device, call: Call) -> None:
+def _warm_up(device: torch.device, call: Callable[[], object]) -> None:
     # What fails here fails again where it is timed, and there it is told.
     with suppress(Exception), torch.cuda.device(device):
         torch.cuda.synchronize()  # a thread's first word to the GPU, which gives it a context
         call()
 
 
-def _milliseconds_or_why_not(
-    call: Call, device: torch.device, repeats: int, recorded: Callable[[Call, torch.device], Call]
-) -> float | str:
+def _milliseconds_or_why_not(call: Callable[[], object], device: torch.device, repeats: int) -> float | str:
     try:
-        return _milliseconds(recorded(call, device), device, repeats)
+        return _milliseconds(call, device, repeats)
     except (OutOfResources, PTXASError, CompilationError) as error:
         return " ".join(str(error).split())[:200]
 
 
-def _milliseconds(call: Call, device: torch.device, repeats: int) -> float:
+def _milliseconds(call: Callable[[], object], device: torch.device, repeats: int) -> float:
     """The time of one of many calls in a row, so that launching them is not what is measured."""
     for num_calls in (2, repeats):
         _wait(device)
