@@ -23,7 +23,7 @@ class PointEnvs:
     def render_goal(self):
         return draw(self.goal)
 
-    def step(self, actions):
+    def step(self, actions, active=None):
         assert torch.isfinite(actions).all()
         self.position = (self.position + SPEED * actions.clamp(-1, 1)).clamp(0, 1)
         self.steps_taken += 1

@@ -83,6 +83,10 @@ def test_recorded_actions_reach_their_goals_and_the_floors_are_those_of_an_evalu
     assert line["zero_success_rate"] == line["presolved_share"]
     assert json.loads(alewm_here("bench", "replay", data, "--pairs", 2).splitlines()[-1])["pairs"] == 2
     assert "holds episodes of 'two-room', not of 'reacher'" in refused("bench", "replay", data, "--task", "reacher")
+    search = ("--data", data, "--candidates", 20, "--iterations", 5, "--jobs", 1)
+    planned = json.loads(alewm_here("bench", "true-simulator", *search).splitlines()[-1])
+    assert (planned["pairs"], planned["random_success_rate"]) == (3, line["random_success_rate"])
+    assert planned["planned_success_rate"] >= line["random_success_rate"]
 
 
 def test_a_file_that_does_not_name_its_task_needs_it_named(alewm_here, refused, tmp_path):
@@ -106,6 +110,10 @@ def test_a_file_that_does_not_name_its_task_needs_it_named(alewm_here, refused, 
         (("planner", "--preset", "two-room-tinny"), "Did you mean 'two-room-tiny'?"),
         (("evaluate", "--preset", "push-t-192"), "preset of two-room"),
         (("push-t", "--demonstrations", 0), "at least 1, got 0"),
+        (("true-simulator",), "Say which task to simulate with --task, or which file's pairs to take with --data"),
+        (("true-simulator", "--task", "reachr"), "Did you mean 'reacher'?"),
+        (("true-simulator", "--task", "two-room", "--every", 0), "--every must be at least 1, got 0"),
+        (("true-simulator", "--data", "missing.h5"), "missing.h5 does not exist"),
         (("replay", "missing.h5"), "missing.h5 does not exist"),
         (("check", "--device", "cpu"), "The fast paths checked here are those of a GPU"),
         (("replay-simulated", "--task", "cube", "--behaviour", "no-goals"), "Did you mean 'new-goals'?"),

@@ -14,6 +14,7 @@ KEYS = {
     "episodes",
     "success_rate_nontrivial",
     "random_success_rate",
+    "replay_success_rate",
     "zero_success_rate",
     "presolved_share",
     "mean_capacity",

@@ -12,6 +12,7 @@ from gymnasium.utils.env_checker import check_env
 
 from alewm.envs.contract import GoalEnv, VectorGoalEnv
 from alewm.envs.registration import Task, get_task, task_names
+from alewm.envs.simulated import SimulatedVectorEnv
 from alewm.errors import InputError
 
 TASKS = [get_task(name) for name in task_names()]
@@ -120,6 +121,22 @@ def test_rows_and_actions_may_be_arrays_that_nobody_may_write(task):
         seed=0, options={"start": {n: v[0] for n, v in starts.items()}, "goal": {n: v[0] for n, v in goals.items()}}
     )
     np.testing.assert_array_equal(env.step(actions[0])[0]["pixels"], envs.render()[0].numpy())
+
+
+@every_task
+def test_episodes_that_are_over_cost_no_physics_and_disturb_no_other(task):
+    starts, goals = sampled_rows(task, 3)
+    both, some = task.make_vector_env(3), task.make_vector_env(3)
+    active = torch.tensor([True, False, True])
+    for envs in (both, some):
+        envs.reset_to(starts, goals)
+    for action in random_actions(task, 2, 3):
+        both.step(action)
+        some.step(action, active)
+    for name, values in both.state().items():
+        assert torch.equal(some.state()[name][active], values[active])
+        if issubclass(task.vector_env_class, SimulatedVectorEnv):
+            assert torch.equal(some.state()[name][~active], starts[name][~active])
 
 
 @every_task

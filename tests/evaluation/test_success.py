@@ -218,3 +218,16 @@ def test_replayed_actions_are_those_given_and_nobody_draws_for_the_blind():
     )
     torch.testing.assert_close(seen.distances, unseen.distances, equal_nan=True)
     torch.testing.assert_close(unseen.actions[1], actions[1])
+
+
+def test_recorded_actions_are_repeated_where_they_are_known():
+    pairs = walk_pairs(0.2, 0.2, 0.2)
+    unknown = evaluate(PointEnvs(), pairs, make_planner(), PRIOR)
+    assert not [name for name in unknown.result if name.startswith("replay")]
+    assert all(record.replay_success is None for record in unknown.records)
+    steps = torch.tensor([1.0, 0.0]).repeat(3, 25, 1)
+    steps[2] *= -1
+    known = evaluate(PointEnvs(), dataclasses.replace(pairs, recorded=steps), make_planner(), PRIOR)
+    assert [record.replay_success for record in known.records] == [True, True, False]
+    assert known.result["replay_success_rate"] == known.result["replay_success_rate_nontrivial"] == 2 / 3
+    assert known.result["success_rate"] == unknown.result["success_rate"]

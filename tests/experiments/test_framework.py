@@ -7,15 +7,17 @@ import shutil
 import pytest
 import torch
 import tyro
+from matplotlib.figure import Figure
 from smoke_runs import CPU, perform, smoke_library
 
 from alewm.cli.train import Train
 from alewm.config import to_dict
 from alewm.errors import InputError
 from alewm.experiments.catalogue import RECIPES, recipe
+from alewm.experiments.collection import collect_task
 from alewm.experiments.framework.choice import WEIGHT, Choice
 from alewm.experiments.framework.execution import execute
-from alewm.experiments.framework.experiment import Experiment, Outcome
+from alewm.experiments.framework.experiment import Drawing, Experiment, Film, Outcome
 from alewm.experiments.framework.library import Library
 from alewm.experiments.framework.plan import planned
 from alewm.experiments.framework.results import NotThereYetError, Results
@@ -23,6 +25,7 @@ from alewm.experiments.framework.scale import make_scale
 from alewm.experiments.framework.selection import Candidate, select
 from alewm.experiments.framework.work import Evaluation, Training
 from alewm.experiments.presets import SEEDS, preset
+from alewm.presentation.tables import Table
 from alewm.workers import num_available_cores
 
 PAPER = Choice(make_scale("paper"), SEEDS)
@@ -66,10 +69,34 @@ def test_two_presets_of_one_configuration_share_a_folder(tmp_path):
     assert library.folder(wide) == library.folder(narrow) == tmp_path / wide.name
 
 
+def test_lewm_s_widths_can_be_limited_and_the_full_one_stays():
+    for limit, widths in (((192,), [192]), ((32,), [32, 192])):
+        choice = Choice(make_scale("short", 4500), SEEDS[:1], ("push-t", "192"), lewm_widths=limit)
+        runs = recipe("rollouts").build(choice).runs
+        assert [run.config.model.latent_dim for run in runs if run.config.objective.method == "lewm"] == widths
+        assert f"LeWM's best width is among {limit[0]} and the full one." in choice.caption("Text.")
+    with pytest.raises(InputError, match="Unknown width of LeWM in the block of 192 '31'"):
+        Choice(make_scale("short"), SEEDS, lewm_widths=(31,)).widths_of_lewm(192)
+
+
 def test_budgets_cannot_be_mixed():
     runs = [Choice(make_scale(scale), SEEDS).alewm("two-room", 192, 3072) for scale in ("short", "paper")]
     with pytest.raises(AssertionError, match="mix budgets"):
         Experiment("mixed-up", PAPER, tuple(runs), (), lambda _: Outcome())
+
+
+def test_captions_name_data_that_published_numbers_are_not_about(tmp_path):
+    library = Library(tmp_path, tmp_path)
+    for task in ("push-t", "two-room"):
+        collect_task(task, library.data_path(task), num_episodes=1, seed=0, image_size=28, max_steps=1, jobs=1)
+    assert library.data_notes({"two-room"}) == ""
+    note = library.data_notes({"two-room", "push-t"})
+    assert note.startswith("PushT: Data of our own expert")
+    table, drawing = Table.of("t", "A table.", ["a"], [["1"]]), Drawing("d", "A figure.", lambda _: Figure())
+    noted = Outcome((table,), (drawing,), (Film("f", "A film.", b""),)).noting(note)
+    assert [each.caption for each in (*noted.tables, *noted.drawings, *noted.films)] == [
+        f"A {what}. {note}" for what in ("table", "figure", "film")
+    ]
 
 
 def test_captions_name_the_scale_and_the_seeds():

@@ -57,7 +57,7 @@ def test_the_episodes_give_the_rates_of_the_result(folder):
         assert result[f"episodes{suffix}"] == len(rows)
         assert result[f"success_rate{suffix}"] == success.rate
         assert result[f"interval{suffix}"] == success.interval
-        for floor in ("random", "zero"):
+        for floor in ("random", "zero", *(["replay"] if "replay_success_rate" in result else [])):
             assert result[f"{floor}_success_rate{suffix}"] == share_of(f"{floor}_success", rows).rate
     assert result["mean_capacity"] == sum(row["capacity"] for row in episodes) / len(episodes)
     for k, count in result["capacity_counts"].items():
@@ -134,6 +134,25 @@ def test_other_configurations_stand_in_rows_of_their_own_with_what_makes_them_di
     assert by_name["LeWM"][1:5] == ["32", "0.3", "–", "–"]
     assert by_name["LeWM"][-2] == "95.00 ± 0.00 at 32"
     assert "98.5 (95.7 to 99.5), one seed" in by_name["LeWM"]
+
+
+def test_data_that_published_numbers_are_not_about_are_named_in_every_caption(published, tmp_path):
+    results = published(
+        "ours", config={"task": "push-t"}, replay_success_rate=0.995, replay_success_rate_nontrivial=0.9
+    )
+    for k in (8, 64):
+        published("ours", evaluation=f"capacity-{k}", **{"evaluated.planning.capacity": str(k)})
+    published("ours", evaluation="validation", **{"evaluated.split": "validation"})
+    text, figures = results_page(results, tmp_path / "results.md")
+    note = "Data of our own expert, not the published demonstrations: not comparable with published figures."
+    assert note not in text, "a file that `alewm collect` did not make may be the published one"
+    _change(results / "here/ours/provenance.json", {"data.made_with": "alewm collect push-t --out push-t.h5"})
+    text, figures = results_page(results, tmp_path / "results.md")
+    assert len(figures) == 3
+    assert text.count(note) == 3 + 2 * len(figures)  # three tables; a figure's caption is also its alternative text
+    assert "| recorded actions | – | – | – | – | – | 99.5 | 90.0 | – | – | – |" in text
+    assert "4,500 updates" in text
+    assert "0.81 of an epoch" in text
 
 
 def test_scales_are_never_mixed(published):

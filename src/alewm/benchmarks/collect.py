@@ -6,15 +6,14 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from alewm.benchmarks.encoders import compare_encoders
 from alewm.benchmarks.timing import print_line
+from alewm.data.collect import begin_worker
 from alewm.devices import find_device
 from alewm.envs.registration import get_task
 from alewm.errors import InputError
 from alewm.experiments.collection import collect_task
-from alewm.workers import context_for_workers, follow_parent, num_processes
+from alewm.workers import context_for_workers, num_processes
 
 
 def bench_collect(*, task_name: str, episodes: int, image_size: int | None, jobs: int, device: str) -> None:
@@ -57,18 +56,13 @@ def bench_collect(*, task_name: str, episodes: int, image_size: int | None, jobs
 
 def _draw_in_processes(task_name: str, size: int, episodes: int, processes: int) -> tuple[int, float]:
     context = context_for_workers("alewm.data.collect")
-    with ProcessPoolExecutor(processes, mp_context=context, initializer=_begin_worker) as pool:
+    with ProcessPoolExecutor(processes, mp_context=context, initializer=begin_worker) as pool:
         parts = [range(first, episodes, processes) for first in range(min(processes, episodes))]
         # Once for nothing, so that every process has started and drawn before the clock runs.
         list(pool.map(_warm_up, [task_name] * processes, [size] * processes))
         began = time.perf_counter()
         done = list(pool.map(_draw, [task_name] * len(parts), [size] * len(parts), parts))
         return sum(frames for frames, _ in done), time.perf_counter() - began
-
-
-def _begin_worker() -> None:
-    follow_parent()
-    torch.set_num_threads(1)
 
 
 def _warm_up(task_name: str, size: int) -> None:

@@ -6,7 +6,7 @@ from typing import Annotated
 import tyro
 
 from alewm.cli.bench_data import Collect, Loader, Replay, ReplaySimulated
-from alewm.cli.bench_envs import PushT
+from alewm.cli.bench_envs import PushT, TrueSimulator
 from alewm.cli.bench_model import Check, EncoderBlocks, Evaluate, Planner, Scaling, TrainStep
 from alewm.cli.bench_whole import FromNothing
 
@@ -45,6 +45,7 @@ class Bench:
             | Annotated[Loader, tyro.conf.subcommand("loader")]
             | Annotated[Replay, tyro.conf.subcommand("replay")]
             | Annotated[ReplaySimulated, tyro.conf.subcommand("replay-simulated")]
+            | Annotated[TrueSimulator, tyro.conf.subcommand("true-simulator")]
             | Annotated[PushT, tyro.conf.subcommand("push-t")]
             | Annotated[TrainStep, tyro.conf.subcommand("train-step")]
             | Annotated[EncoderBlocks, tyro.conf.subcommand("encoder-blocks")]

@@ -73,8 +73,9 @@ class Replay:
     def run(self) -> None:
         """Prints the table and the line of JSON."""
         from alewm.benchmarks.replay import bench_replay
+        from alewm.benchmarks.standard_pairs import pairs_of_file
 
-        bench_replay(**vars(self))
+        bench_replay("replay", pairs_of_file(self.data, self.task_name, self.num_pairs, self.split), self.seed)
 
 
 @dataclass(frozen=True)
@@ -92,6 +93,8 @@ class ReplaySimulated:
 
     def run(self) -> None:
         """Prints the table and the line of JSON."""
-        from alewm.benchmarks.replay_simulated import bench_replay_simulated
+        from alewm.benchmarks.replay import bench_replay
+        from alewm.benchmarks.standard_pairs import simulated_pairs
 
-        bench_replay_simulated(**vars(self))
+        pairs = simulated_pairs(self.task_name, self.behaviour, self.episodes, self.seed)
+        bench_replay("replay-simulated", pairs, self.seed)

@@ -38,6 +38,9 @@ class Experiment:
     search: bool = False
     """Search the paper's grids of λ, s_q and α on validation pairs instead of taking the rows the paper selected; for
     experiments that compare selected configurations."""
+    lewm_widths: tuple[int, ...] = ()
+    """Widths among which LeWM's best is chosen, besides the full one, where an experiment chooses: --lewm-widths 192
+    trains it at d = 192 alone in that block. If not given, all of the paper's grid."""
     data: Path = Path("data")
     """Folder with one file of episodes per task: two-room.h5, push-t.h5, reacher.h5, cube.h5. The scale `smoke` records
     its own."""
@@ -148,8 +151,10 @@ class Experiment:
             raise InputError("The scale smoke has one task and one width; --only has nothing to choose from.")
         if self.search and not recipe(self.name).compares_configurations:
             raise InputError(f"{self.name} compares no configurations, so that --search has nothing to search.")
+        if self.lewm_widths and not recipe(self.name).chooses_lewm_width:
+            raise InputError(f"{self.name} does not choose LeWM's width, so that --lewm-widths has nothing to limit.")
         seeds = self.seeds or recipe(self.name).seeds or scale.seeds
-        return Choice(scale, seeds, self.only, self.search)
+        return Choice(scale, seeds, self.only, self.search, self.lewm_widths)
 
     def _library(self) -> "Library":
         from alewm.experiments.framework.library import Library

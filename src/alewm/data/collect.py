@@ -129,7 +129,7 @@ def _records(
             yield from _records_of_task(source, seed, task, compression)
         return
     context = context_for_workers("alewm.data.collect")
-    with ProcessPoolExecutor(num_workers, mp_context=context, initializer=_begin_worker) as pool:
+    with ProcessPoolExecutor(num_workers, mp_context=context, initializer=begin_worker) as pool:
         pending: deque[Future[list[bytes]]] = deque()
         waiting = deque(tasks)
         try:
@@ -142,7 +142,8 @@ def _records(
             pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _begin_worker() -> None:
+def begin_worker() -> None:
+    """Make a process of a pool one of many: it ends with its parent and keeps to one thread."""
     follow_parent()
     # There is a worker for every core already: neither torch nor Mesa's software rendering needs more threads.
     torch.set_num_threads(1)

@@ -8,6 +8,8 @@ import numpy as np
 import torch
 
 from alewm.data.sidecar import read_json, write_json
+from alewm.data.splits import Splits
+from alewm.data.store import EpisodeStore
 from alewm.errors import InputError
 from alewm.shapes import Tensor
 
@@ -39,6 +41,11 @@ class ActionStatistics:
             raise InputError(f"None of the {len(actions)} action rows is free of NaN; there is nothing to fit.")
         std = np.maximum(complete.std(axis=0), STD_FLOOR)
         return cls(tuple(complete.mean(axis=0).tolist()), tuple(std.tolist()))
+
+    @classmethod
+    def of_training(cls, store: EpisodeStore, splits: Splits) -> "ActionStatistics":
+        """The statistics of the actions of the training episodes of `store`."""
+        return cls.fit(np.concatenate([store.actions[store.rows_of(episode)] for episode in splits.train]))
 
     @property
     def action_dim(self) -> int:

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 from alewm.config import to_dict
@@ -106,7 +105,6 @@ def _given_statistics(mean: tuple[float, ...], std: tuple[float, ...]) -> Action
 def _read_data(path: Path) -> _Data:
     with EpisodeStore.open(path) as store:
         splits = load_or_make_splits(store)
-        actions = np.concatenate([store.actions[store.rows_of(episode)] for episode in splits.train])
         identity: dict[str, Any] = {
             "path": str(store.path.resolve()),
             "fingerprint": store.fingerprint,
@@ -115,7 +113,8 @@ def _read_data(path: Path) -> _Data:
         }
         if command := collect_command(store.attributes, store.path.name):
             identity["made_with"] = command
-        return _Data(store.attributes.get("task"), ActionStatistics.fit(actions), splits, identity)
+        statistics = ActionStatistics.of_training(store, splits)
+        return _Data(store.attributes.get("task"), statistics, splits, identity)
 
 
 def _task(asked: str | None, data: _Data | None, data_path: Path | None) -> Task:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from alewm.envs.registration import get_task
 from alewm.model.world_model import WorldModel
 from alewm.training.checkpoint import Description
 from alewm.training.data_sets import DATA_SETS
@@ -47,6 +48,7 @@ def model_card(
         ("imported from", _origin(extras)),
         *((_of("data fingerprint", each), data.get("fingerprint")) for each, data in files.items()),
         *((_of("data made with", each), _code(data.get("made_with"))) for each, data in files.items()),
+        ("about the data", _data_note(config.task, files[""]) if "" in files else None),
         ("trained with", _code(provenance.get("command"))),
         ("commit", provenance.get("commit")),
     ]
@@ -63,6 +65,11 @@ def model_card(
         *(_evaluation(name, data, brings_pairs) for data in files.values()),
     ]
     return "\n".join(parts)
+
+
+def _data_note(task: str, data: Mapping[str, Any]) -> str | None:
+    """What must be said beside any number about data that were recorded here."""
+    return get_task(task).data_note or None if "made_with" in data else None
 
 
 def _success(result: Mapping[str, Any], extras: Mapping[str, Any]) -> str:

@@ -65,15 +65,21 @@ class VectorGoalEnv(ABC):
         """Give every episode its row of `rows` as the goal; states stay."""
         self._set_goal(self._checked_rows(rows, "goal"))
 
-    def step(self, actions: Any) -> None:
-        """Advance every episode by one environment step under its action, `actions` being [B, action_dim]."""
+    def step(self, actions: Any, active: Bool[Tensor, "B"] | None = None) -> None:
+        """Advance every episode by one environment step under its action, `actions` being [B, action_dim].
+
+        Those that are not `active`, if that is given, will not be looked at again: an environment may leave them.
+        """
         actions = _tensor(actions)
         expected = (self.num_envs, self.action_dim)
         if tuple(actions.shape) != expected:
             raise InputError(f"Actions must have the shape {expected}, got {tuple(actions.shape)}.")
         actions = actions.to(self.device, torch.float32)
         _refuse_non_finite(actions, "Actions")
-        self._advance(actions)
+        if active is None:
+            self._advance(actions)
+        else:
+            self._advance_active(actions, active)
 
     def success(self) -> Bool[Tensor, "B"]:
         """Whether each episode is at its goal now; nothing is latched."""
@@ -114,6 +120,10 @@ class VectorGoalEnv(ABC):
 
     @abstractmethod
     def _advance(self, actions: Float[Tensor, "B action"]) -> None: ...
+
+    def _advance_active(self, actions: Float[Tensor, "B action"], active: Bool[Tensor, "B"]) -> None:
+        """Advance at least the active episodes; all at once, unless each has its cost."""
+        self._advance(actions)
 
     @abstractmethod
     def _check_values(self, rows: dict[str, Tensor], role: str) -> None:

@@ -65,6 +65,9 @@ class Task:
     """Environment steps after which a collected episode is cut."""
     statistics_home: str | None = None
     """`module:class` of the `TaskStatistics` that says what its data are like."""
+    data_note: str = ""
+    """What to say beside every number about data that `alewm collect` recorded of it, where they are not those that
+    published numbers are about."""
     extra: str | None = None
     """The extra of this package that installs its simulator, if it needs one."""
     drawing_is_slow: bool = False
@@ -174,6 +177,9 @@ _TASKS = {
                 "weak": "alewm.envs.push_t.weak:collect_episodes",
             },
             statistics_home="alewm.envs.push_t.statistics:PushTStatistics",
+            data_note=(
+                "Data of our own expert, not the published demonstrations: not comparable with published figures."
+            ),
             action_dim=2,
             image_size=224,
             max_episode_steps=200,

@@ -13,7 +13,7 @@ import torch
 
 from alewm.envs.contract import VectorGoalEnv
 from alewm.envs.resampling import checked_image_size, downsample
-from alewm.shapes import Float, Tensor, UInt8
+from alewm.shapes import Bool, Float, Tensor, UInt8
 
 Columns = dict[str, np.ndarray]
 """Columns of one row."""
@@ -111,9 +111,12 @@ class SimulatedVectorEnv(VectorGoalEnv):
         self._has_goals = True
 
     def _advance(self, actions: Float[Tensor, "B action"]) -> None:
+        self._advance_active(actions, torch.ones(self.num_envs, dtype=torch.bool))
+
+    def _advance_active(self, actions: Float[Tensor, "B action"], active: Bool[Tensor, "B"]) -> None:
         taken = actions.cpu().double().numpy()
-        for world, action, goal in zip(self._worlds, taken, self._goals, strict=True):
-            world.advance(action, goal if self._has_goals else None)
+        for b in active.nonzero().flatten().tolist():
+            self._worlds[b].advance(taken[b], self._goals[b] if self._has_goals else None)
 
     def _check_values(self, rows: dict[str, Tensor], role: str) -> None:
         """Any finite number is accepted; subclasses refuse what their engine cannot hold."""

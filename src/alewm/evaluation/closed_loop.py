@@ -26,8 +26,8 @@ class GoalEnvs(Protocol):
         """A uint8 frame [B, Y, X, 3] of every goal."""
         ...
 
-    def step(self, actions: Tensor) -> None:
-        """Advance every episode by its action [B, action_dim]."""
+    def step(self, actions: Tensor, active: Tensor | None = None) -> None:
+        """Advance every episode by its action [B, action_dim]; those not active [B] are not looked at again."""
         ...
 
     def success(self) -> Tensor:
@@ -101,12 +101,16 @@ class GoalPairs:
     goal_rows: Mapping[str, Any]
     """State columns [B, ...] of the goals."""
 
+    recorded: Float[Tensor, "B steps action"] | None = None
+    """What was done between start and goal when they were recorded, where that is known."""
+
     def __post_init__(self) -> None:
         lengths = {
             "start_steps": len(self.start_steps),
             "goal_steps": len(self.goal_steps),
             **{f"start column {name!r}": len(values) for name, values in self.start_rows.items()},
             **{f"goal column {name!r}": len(values) for name, values in self.goal_rows.items()},
+            **({} if self.recorded is None else {"recorded": len(self.recorded)}),
         }
         for name, length in lengths.items():
             if length != len(self.episodes):
@@ -117,9 +121,15 @@ class GoalPairs:
             raise InputError("The same pair occurs twice; every (episode, start) may be evaluated once.")
 
     @classmethod
-    def gather(cls, pairs: Sequence[StoredPair], column: Callable[[str], Any], names: Sequence[str]) -> "GoalPairs":
-        """The stored `pairs` with their state columns, as in `GoalPairs.gather(pairs, store.column, names)`."""
+    def gather(
+        cls, pairs: Sequence[StoredPair], column: Callable[[str], Any], names: Sequence[str], actions: Any = None
+    ) -> "GoalPairs":
+        """The stored `pairs` with their state columns, as in `GoalPairs.gather(pairs, store.column, names)`.
+
+        With the file's `actions` [N, action], also what was done in each.
+        """
         starts, goals = [pair.start_row for pair in pairs], [pair.goal_row for pair in pairs]
+        between = [list(range(pair.start_row, pair.goal_row)) for pair in pairs]
         columns = {name: column(name) for name in names}
         return cls(
             tuple(pair.episode for pair in pairs),
@@ -127,6 +137,7 @@ class GoalPairs:
             tuple(pair.goal_step for pair in pairs),
             {name: torch.as_tensor(values[starts]) for name, values in columns.items()},
             {name: torch.as_tensor(values[goals]) for name, values in columns.items()},
+            None if actions is None else torch.as_tensor(actions[between]),
         )
 
     def __len__(self) -> int:
@@ -140,6 +151,7 @@ class GoalPairs:
             tuple(self.goal_steps[i] for i in indices),
             {name: torch.as_tensor(values)[list(indices)] for name, values in self.start_rows.items()},
             {name: torch.as_tensor(values)[list(indices)] for name, values in self.goal_rows.items()},
+            None if self.recorded is None else self.recorded[list(indices)],
         )
 
 
@@ -167,7 +179,8 @@ def run_closed_loop(envs: GoalEnvs, pairs: GoalPairs, policy: Policy, *, budget:
     """The outcome of every episode under `policy` within `budget` environment steps.
 
     Success is tested after each step, never before the first, and stays: an episode that has once succeeded is over.
-    It is neither planned nor measured any more (its environment receives zero actions, since a batch steps together).
+    It is neither planned nor measured any more (its environment is left, or receives zero actions where a batch steps
+    together).
     """
     if budget < 1:
         raise InputError(f"The budget must be at least one environment step, got {budget}.")
@@ -186,7 +199,7 @@ def run_closed_loop(envs: GoalEnvs, pairs: GoalPairs, policy: Policy, *, budget:
             frames = envs.render()
         for action in policy.next_actions(frames, active).to(active.device).unbind(1)[: budget - len(executed)]:
             executed.append(torch.where(active[:, None], action, 0))
-            envs.step(executed[-1])
+            envs.step(executed[-1], active)
             steps += active
             distances.append(torch.where(active, envs.distance(), torch.nan))
             active = active & ~envs.success()

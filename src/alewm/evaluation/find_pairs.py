@@ -45,7 +45,7 @@ def pairs_in_data(run: Path, path: Path, learned: DataSet, split: Split, most_tr
             )
         splits = Splits.load(run / learned.splits) if data["fingerprint"] is not None else load_or_make_splits(store)
         stored = _stored_pairs(store, splits, split, most_training)
-        return GoalPairs.gather(stored, store.column, get_task(learned.task).state_columns)
+        return GoalPairs.gather(stored, store.column, get_task(learned.task).state_columns, store.actions)
 
 
 def _data_path(run: Path, data: dict[str, Any], data_path: Path | None) -> Path:

@@ -55,11 +55,14 @@ class EpisodeRecord:
     zero_success: bool
     """Whether doing nothing did."""
 
+    replay_success: bool | None = None
+    """Whether the recorded actions, repeated from the start, did; None where they are not known."""
+
 
 def summarise(records: Sequence[EpisodeRecord]) -> dict[str, Any]:
-    """Success over all pairs and over those not solved at the start, beside both floors on the same pairs.
+    """Success over all pairs and over those not solved at the start, beside that of others on the same pairs.
 
-    Rates are 0 to 1; a rate over no episodes is None.
+    The others are both floors and, where they are known, the recorded actions. Rates are 0 to 1; over no episodes None.
     """
     hard = [record for record in records if not record.presolved]
     every, nontrivial = Proportion.of([r.success for r in records]), Proportion.of([r.success for r in hard])
@@ -74,12 +77,23 @@ def summarise(records: Sequence[EpisodeRecord]) -> dict[str, Any]:
         "random_success_rate_nontrivial": Proportion.of([r.random_success for r in hard]).rate,
         "zero_success_rate": Proportion.of([r.zero_success for r in records]).rate,
         "zero_success_rate_nontrivial": Proportion.of([r.zero_success for r in hard]).rate,
+        **_replayed(records, hard),
         "presolved_share": Proportion.of([r.presolved for r in records]).rate,
     }
 
 
-def write_records(path: Path, records: Sequence[EpisodeRecord]) -> None:
-    """Write one JSON object per line; an existing file is replaced only once the new one is complete."""
+def _replayed(records: Sequence[EpisodeRecord], hard: Sequence[EpisodeRecord]) -> dict[str, float | None]:
+    """Success of the recorded actions, where they are known; else nothing."""
+    if any(record.replay_success is None for record in records):
+        return {}
+    return {
+        "replay_success_rate": Proportion.of([bool(r.replay_success) for r in records]).rate,
+        "replay_success_rate_nontrivial": Proportion.of([bool(r.replay_success) for r in hard]).rate,
+    }
+
+
+def write_records(path: Path, records: Sequence[Any]) -> None:
+    """Write dataclass instances, a JSON object per line; an existing file is replaced once the new one is complete."""
     lines = [json.dumps(dataclasses.asdict(record), allow_nan=False) for record in records]
     unfinished = path.with_name(path.name + ".part")
     unfinished.write_text("".join(line + "\n" for line in lines), encoding="utf-8")

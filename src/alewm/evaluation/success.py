@@ -8,7 +8,7 @@ from alewm.config import to_dict
 from alewm.errors import InputError
 from alewm.evaluation.capacity_use import capacity_use
 from alewm.evaluation.closed_loop import ClosedLoop, GoalEnvs, GoalPairs, run_closed_loop
-from alewm.evaluation.floors import DoNothing, UniformRandom, Unseen
+from alewm.evaluation.floors import DoNothing, Replay, UniformRandom, Unseen
 from alewm.evaluation.records import EpisodeRecord, summarise
 from alewm.planning.mpc import RecedingHorizon
 from alewm.planning.planner import Planner
@@ -40,7 +40,7 @@ def evaluate(
     *,
     budget: int = BUDGET,
 ) -> Evaluation:
-    """Success of `planner` on `pairs`, all planned together; uniform-random and do-nothing actions on the same pairs.
+    """Success of `planner` on `pairs`, all planned together; random, no and recorded actions on the same pairs.
 
     `prior` is π_0 over the model's support, from which the selector's shift is measured.
     """
@@ -53,6 +53,10 @@ def evaluate(
     action_dim, seed = len(planner.action_mean), planner.config.seed
     uniform = run_closed_loop(Unseen(envs), pairs, UniformRandom(action_dim, budget, seed), budget=budget)
     nothing = run_closed_loop(Unseen(envs), pairs, DoNothing(action_dim, budget), budget=budget)
+    replayed = None
+    if pairs.recorded is not None:
+        replay = Replay(pairs.recorded)
+        replayed = run_closed_loop(Unseen(envs), pairs, replay, budget=pairs.recorded.shape[1])
     records = tuple(
         EpisodeRecord(
             episode=pairs.episodes[b],
@@ -68,6 +72,7 @@ def evaluate(
             distances=tuple(outcome.distances[b, : int(outcome.steps[b]) + 1].tolist()),
             random_success=bool(uniform.success[b]),
             zero_success=bool(nothing.success[b]),
+            replay_success=None if replayed is None else bool(replayed.success[b]),
         )
         for b in range(len(pairs))
     )

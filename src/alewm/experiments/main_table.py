@@ -90,7 +90,7 @@ def candidates_of(choice: Choice, task: str, width: int) -> Block:
     weights = GRIDS[WEIGHT] if choice.searches else (LEWM_WEIGHT,)
     lewm = tuple(
         Candidate(choice.over_seeds(choice.lewm, task, width, latent_dim, weight=weight))
-        for latent_dim, weight in product(choice.support(width), weights)
+        for latent_dim, weight in product(choice.widths_of_lewm(width), weights)
     )
     changes = choice.variations(WEIGHT, MULTIPLIER, DEGREE) if choice.searches else [{}]
     alewm = tuple(Candidate(choice.over_seeds(choice.alewm, task, width, changes=each)) for each in changes)
@@ -252,4 +252,5 @@ RECIPE = Recipe(
     "success and planning capacity of LeWM at full and best width and of ALeWM, all tasks and backbones",
     build,
     compares_configurations=True,
+    chooses_lewm_width=True,
 )

@@ -199,4 +199,5 @@ RECIPE = Recipe(
     "matched episodes on which ALeWM and best-width LeWM disagree, both ways round",
     build,
     compares_configurations=True,
+    chooses_lewm_width=True,
 )

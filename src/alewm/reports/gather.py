@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from alewm.envs.registration import get_task, task_names
 from alewm.errors import InputError
 from alewm.evaluation.records import EpisodeRecord, read_records
 from alewm.evaluation.settings import EVALUATIONS
@@ -41,6 +42,12 @@ class Run:
 
     animations: list[Path]
     """GIFs of some of them."""
+
+    @property
+    def data_note(self) -> str:
+        """What every caption must say about its data, where `alewm collect` recorded them; of most tasks nothing."""
+        task, is_ours = self.config.get("task"), "made_with" in self.provenance.get("data", {})
+        return get_task(task).data_note if is_ours and task in task_names() else ""
 
     def scalars(self) -> dict[str, Series]:
         """Every scalar metric over steps, by name; entries that are not finite numbers are left out.

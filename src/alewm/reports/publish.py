@@ -63,6 +63,8 @@ def episode_columns(record: EpisodeRecord, support: Sequence[int] = ()) -> Colum
     """One evaluated pair as a row: its outcome, how far it was from the goal at first and at last, q over `support`."""
     values = dataclasses.asdict(record)
     distances, costs, q = values.pop("distances"), values.pop("predicted_costs"), values.pop("q")
+    if record.replay_success is None:
+        del values["replay_success"]
     values |= {"first_distance": distances[0], "last_distance": distances[-1], "first_predicted_cost": costs[0]}
     return values | {f"q/{k}": share for k, share in zip(support, q, strict=False)}
 

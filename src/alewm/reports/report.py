@@ -73,6 +73,7 @@ def _subtitle(runs: Sequence[Run]) -> str:
         parts.append(f"{max(steps):,} update steps")
     if len(commands) == 1:
         parts.append(commands.pop())
+    parts += dict.fromkeys(run.data_note for run in runs if run.data_note)
     return " · ".join(parts)
 
 
@@ -86,6 +87,7 @@ def _headline(runs: Sequence[Run]) -> str:
         ("success where not solved at the start", _percent(result.get("success_rate_nontrivial"))),
         ("uniform random, same pairs", _percent(result.get("random_success_rate"))),
         ("doing nothing, same pairs", _percent(result.get("zero_success_rate"))),
+        ("recorded actions, same pairs", _percent(result.get("replay_success_rate"))),
         ("mean planning capacity", _number(result.get("mean_capacity"))),
         ("episodes", _number(result.get("episodes"))),
     ]

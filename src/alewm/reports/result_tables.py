@@ -84,9 +84,10 @@ def main_table(scale: Scale, paper: Mapping[str, Any], caption: str) -> Table:
                 _paper_cell(each, paper),
             ]
         )
-    for name, key in (("uniform random", "random"), ("doing nothing", "zero")):
+    for name, key in (("uniform random", "random"), ("doing nothing", "zero"), ("recorded actions", "replay")):
         rates = [_range(shown, f"{key}_success_rate{kind}") for kind in ("", "_nontrivial")]
-        rows.append([name, *[_NONE] * 5, *rates, *[_NONE] * 3])
+        if rates[0] != _NONE:
+            rows.append([name, *[_NONE] * 5, *rates, *[_NONE] * 3])
     head = ["method", "d", "λ", "s_q", "α", "seeds", "success (%)", "not solved at the start (%)", "mean capacity"]
     head += ["capacities (k: episodes)", f"paper, {paper['epochs']} epochs (%)"]
     return Table.of(f"{scale.slug}-success", caption, head, rows)
@@ -172,7 +173,8 @@ def _counts(results: Iterable[Mapping[str, Any]]) -> str:
 
 
 def _range(configurations: Sequence[Configuration], name: str) -> str:
-    rates = [result[name] for each in configurations for result in each.evaluated() if result[name] is not None]
+    found = [result.get(name) for each in configurations for result in each.evaluated()]
+    rates = [rate for rate in found if rate is not None]
     if not rates:
         return _NONE
     low, high = 100 * min(rates), 100 * max(rates)

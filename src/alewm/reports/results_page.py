@@ -3,6 +3,7 @@
 import os
 import shlex
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -71,9 +72,11 @@ def _section(
     else:
         yield f"{_caption(scale)}\n"
     yield from _shipped(scale)
-    sweep = tables.sweep_table(scale, "Test success (%) with every imposed capacity, without retraining.")
-    settings = tables.settings_table(scale, "Other settings; on `validation` pairs configurations are selected.")
-    drawn = (success_figure(scale), sweep_figure(scale), dynamics_figure(scale))
+    note = f" {scale.example.run.data_note}".rstrip()
+    sweep = tables.sweep_table(scale, f"Test success (%) with every imposed capacity, without retraining.{note}")
+    settings = tables.settings_table(scale, f"Other settings; on `validation` pairs configurations are selected.{note}")
+    made = (success_figure(scale), sweep_figure(scale), dynamics_figure(scale))
+    drawn = [figure and replace(figure, caption=figure.caption + note) for figure in made]
     for figure, table in zip(drawn, (None, sweep, settings), strict=True):
         if figure is not None:
             figures.append(figure)
@@ -98,6 +101,7 @@ def _caption(scale: Scale) -> str:
         f"(fingerprint `{data['fingerprint']}`); {tables.backbone(run.config)}, patches of {encoder['patch_size']} and "
         f"images of {encoder['image_size']} pixels.",
         f"Trained on {_machines(scale)}.",
+        *([run.run.data_note] if run.run.data_note else []),
     ]
     evaluated = [result for each in scale.configurations for result in each.evaluated()]
     if evaluated:

@@ -6,7 +6,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 from alewm.config import to_dict
@@ -53,8 +52,7 @@ class TrainingData:
                     on_progress=lambda done, _: progress.advance(done - progress.done),
                 )
         splits = load_or_make_splits(store, split_by)
-        actions = np.concatenate([store.actions[store.rows_of(episode)] for episode in splits.train])
-        return cls(store, splits, ActionStatistics.fit(actions))
+        return cls(store, splits, ActionStatistics.of_training(store, splits))
 
     def identity(self) -> dict[str, Any]:
         """What tells this data from other data, wherever the file lies."""

@@ -31,6 +31,8 @@ class Choice:
     only: tuple[str, ...] = ()
     searches: bool = False
     """Search the paper's grids on validation pairs instead of taking the rows it selected."""
+    lewm_widths: tuple[int, ...] = ()
+    """Widths among which LeWM's best is chosen, besides the full one; all of the grid if empty."""
 
     @property
     def is_smoke(self) -> bool:
@@ -62,7 +64,9 @@ class Choice:
     def caption(self, text: str) -> str:
         """`text` and what everybody must know about its numbers."""
         seeds = ", ".join(map(str, self.seeds))
-        return f"{text} {self.scale.note} Seed{'s' if len(self.seeds) > 1 else ''} {seeds}."
+        widths = ", ".join(map(str, self.lewm_widths))
+        fewer = f" LeWM's best width is among {widths} and the full one." if widths else ""
+        return f"{text} {self.scale.note}{fewer} Seed{'s' if len(self.seeds) > 1 else ''} {seeds}."
 
     def command(self, name: str) -> str:
         """What makes the experiment called `name` at this scale, from a shell."""
@@ -72,6 +76,14 @@ class Choice:
     def support(self, width: int) -> tuple[int, ...]:
         """The capacities of a width, which are also the widths among which LeWM's is chosen."""
         return (8, 32) if self.is_smoke else CAPACITIES[width]
+
+    def widths_of_lewm(self, width: int) -> tuple[int, ...]:
+        """The widths among which LeWM's best is chosen in the block of `width`, the full one always among them."""
+        grid = self.support(width)
+        for asked in self.lewm_widths:
+            if asked not in grid:
+                raise unknown_name(f"width of LeWM in the block of {width}", str(asked), list(map(str, grid)))
+        return tuple(each for each in grid if not self.lewm_widths or each in (*self.lewm_widths, width))
 
     def variations(self, *fields: str) -> list[dict[str, Any]]:
         """All combinations of the grids of `fields`, as changes to a configuration; of no fields, the one of none.

@@ -36,7 +36,7 @@ def execute(
         _perform([Training(run) for run in experiment.runs], "training", library, device, executor)
         for stage in experiment.stages:
             _perform(stage.works(results), stage.title, library, device, executor)
-    return experiment.outcome(results)
+    return experiment.outcome(results).noting(library.data_notes(experiment.data_sets))
 
 
 def _perform(

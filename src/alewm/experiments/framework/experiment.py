@@ -1,7 +1,7 @@
 """An experiment is a value: the runs it needs, the work that follows, and a function from results to an outcome."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from alewm.experiments.framework.choice import Choice
 from alewm.experiments.framework.results import Results
@@ -42,6 +42,17 @@ class Outcome:
     films: tuple[Film, ...] = ()
     findings: tuple[str, ...] = ()
     """Sentences with numbers, computed."""
+
+    def noting(self, note: str) -> "Outcome":
+        """The same with `note` at the end of every caption."""
+        if not note:
+            return self
+        return replace(
+            self,
+            tables=tuple(replace(table, caption=f"{table.caption} {note}") for table in self.tables),
+            drawings=tuple(replace(drawing, caption=f"{drawing.caption} {note}") for drawing in self.drawings),
+            films=tuple(replace(film, caption=f"{film.caption} {note}") for film in self.films),
+        )
 
 
 @dataclass(frozen=True)
@@ -87,6 +98,8 @@ class Recipe:
     """Seeds unless asked otherwise, where they are not the scale's."""
     compares_configurations: bool = False
     """Whether it selects among configurations, so that there is something to search."""
+    chooses_lewm_width: bool = False
+    """Whether LeWM's width is among what it selects."""
 
 
 def unique(runs: Sequence[Run]) -> tuple[Run, ...]:

@@ -4,8 +4,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from alewm.data.collect import collect_command
 from alewm.data.store import EpisodeStore
+from alewm.envs.registration import get_task
 from alewm.errors import InputError
+from alewm.experiments.framework.choice import TASK_TITLES
 from alewm.experiments.framework.run import Run, config_key
 from alewm.runs.files import read_json
 from alewm.runs.folder import RunFolder
@@ -39,6 +42,16 @@ class Library:
                 f"There is no data for {', '.join(missing)} in {self.data}. Record it, or put published files there "
                 f"under the names in these commands:\n{commands}"
             )
+
+    def data_notes(self, tasks: set[str]) -> str:
+        """What every caption must say about data that was recorded here instead of where published numbers are from."""
+        notes = []
+        for task in sorted(tasks):
+            with EpisodeStore.open(self.data_path(task)) as store:
+                is_ours = collect_command(store.attributes, store.path.name) is not None
+            if is_ours and get_task(task).data_note:
+                notes.append(f"{TASK_TITLES[task]}: {get_task(task).data_note}")
+        return " ".join(notes)
 
     def folder(self, run: Run) -> Path:
         """Where `run` is, or will be; two presets that name one configuration share a folder."""
