@@ -20,46 +20,61 @@ class Tile:
     """Chunks of weights in flight."""
     parts: int = 1
     """Programs that share the columns of the same rows."""
+    resident: int = 0
+    """Programs per processor that stay with a chunk of weights while rows come by; 0 if they stay with rows."""
 
     def __str__(self) -> str:
         return ",".join(map(str, vars(self).values()))
 
 
 def tile_from(text: str) -> Tile:
-    """The tile that `str` wrote: rows,chunk,warps,stages,parts, or the first four of them."""
+    """The tile that `str` wrote: rows,chunk,warps,stages,parts,resident, or the first four or five of them."""
     numbers = text.split(",")
-    if len(numbers) not in (4, 5) or not all(number.strip().isdigit() for number in numbers):
-        raise InputError(f"A tile is written rows,chunk,warps,stages,parts, for example 128,64,8,2,1; got {text!r}.")
+    if len(numbers) not in (4, 5, 6) or not all(number.strip().isdigit() for number in numbers):
+        form = "rows,chunk,warps,stages,parts,resident, for example 128,64,8,2,1,0"
+        raise InputError(f"A tile is written {form}; got {text!r}.")
     tile = Tile(*map(int, numbers))
     for name, value in vars(tile).items():
-        if value < 1:
+        if value < 1 and name != "resident":
             raise InputError(f"The {name} of a tile must be at least 1, got {value} in {text!r}.")
         if name in ("rows", "chunk", "warps") and value & (value - 1):
             raise InputError(f"The {name} of a tile must be a power of two, got {value} in {text!r}.")
     return tile
 
 
-# Four warps multiply 64 rows at a time. Every program of an MLP's kernels reads all weights of its columns, so that
-# more rows ask less of the cache. Two to five of these programs fit on a processor of Hopper, so that one computes
-# while another waits for memory; with several parts they are shorter, and the last of them end together.
+# Four warps multiply 64 rows at a time. Where weights stay, one or two programs fit on a processor of Hopper beside the
+# rows under way. Where rows stay, every program of an MLP's kernels reads all weights of its columns, so that more rows
+# ask less of the cache; two to five of these fit, so that one computes while another waits for memory, and with several
+# parts they are shorter, and the last of them end together.
 CANDIDATES: Mapping[str, tuple[Tile, ...]] = {
     "widen": (
+        Tile(64, 64, 4, 3, resident=2),
+        Tile(64, 64, 4, 2, resident=2),
+        Tile(64, 128, 4, 2, resident=2),
+        Tile(128, 64, 8, 3, resident=1),
         Tile(128, 64, 8, 2),
         Tile(128, 64, 8, 1),
-        Tile(128, 32, 8, 1),
         Tile(128, 64, 8, 1, 3),
         Tile(64, 64, 4, 1),
     ),
-    "narrow_backward": (Tile(128, 64, 8, 2), Tile(64, 64, 4, 1), Tile(128, 32, 8, 2), Tile(64, 32, 4, 2)),
+    "narrow_backward": (
+        Tile(128, 64, 8, 3, resident=1),
+        Tile(128, 64, 8, 2, resident=1),
+        Tile(64, 64, 4, 2, resident=2),
+        Tile(128, 64, 8, 2),
+        Tile(64, 64, 4, 1),
+        Tile(128, 32, 8, 2),
+        Tile(64, 32, 4, 2),
+    ),
     "attention": (Tile(64, 64, 4, 3), Tile(64, 64, 4, 2), Tile(128, 64, 8, 2)),
     "attention_backward": (Tile(64, 64, 4, 3), Tile(32, 128, 4, 3), Tile(64, 128, 8, 3), Tile(32, 64, 4, 3)),
 }
-"""The first is used: it was the fastest on an H200 (`alewm bench encoder-blocks` times them all)."""
+"""The first that can be run is used: it was the fastest on an H200 (`alewm bench encoder-blocks` times them all)."""
 
 
-def tile_of(kernel: str, columns: int) -> Tile:
-    """The tile of `kernel` for a wide matrix of so many columns."""
-    return fitting(CANDIDATES[kernel], columns)[0]
+def tile_of(kernel: str, columns: int, *, resident: bool = False) -> Tile:
+    """The tile of `kernel` for a wide matrix of so many columns; only `resident` ones if these can be run."""
+    return fitting([tile for tile in CANDIDATES[kernel] if bool(tile.resident) == resident], columns)[0]
 
 
 def fitting(tiles: Sequence[Tile], columns: int) -> list[Tile]:

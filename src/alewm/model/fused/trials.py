@@ -11,8 +11,9 @@ import torch
 from triton.compiler.errors import CompilationError
 from triton.runtime.errors import OutOfResources, PTXASError
 
+from alewm.errors import InputError
 from alewm.model.fused.image_attention import run_attention, run_attention_backward
-from alewm.model.fused.mlp import run_narrow_backward, run_widen
+from alewm.model.fused.mlp_launches import run_narrow_backward, run_widen
 from alewm.model.fused.tiles import CANDIDATES, Tile, fitting
 
 
@@ -44,11 +45,13 @@ def mlp_trials(num_rows: int, width: int, hidden: int, dtype: torch.dtype, devic
     """The kernels of an MLP, one after the other."""
     draw = _Draws(device)
     x, w1, w2 = draw(num_rows, width).to(dtype), draw(hidden, width).to(dtype), draw(width, hidden).to(dtype)
-    b1, h = draw(hidden), draw(num_rows, hidden).to(dtype)
+    b1, slope = draw(hidden), draw(num_rows, hidden).to(dtype)
     # Each reads narrow rows and reads or writes two matrices of wide ones.
     num_bytes, num_operations = dtype.itemsize * num_rows * (width + 2 * hidden), 2 * num_rows * width * hidden
     yield Trial("widen", hidden, lambda tile: run_widen(x, w1, b1, tile), num_bytes, num_operations)
-    yield Trial("narrow_backward", hidden, lambda tile: run_narrow_backward(x, w2, h, tile), num_bytes, num_operations)
+    yield Trial(
+        "narrow_backward", hidden, lambda tile: run_narrow_backward(x, w2, slope, tile), num_bytes, num_operations
+    )
 
 
 def attention_trials(
@@ -109,7 +112,7 @@ def _warm_up(device: torch.device, call: Callable[[], object]) -> None:
 def _milliseconds_or_why_not(call: Callable[[], object], device: torch.device, repeats: int) -> float | str:
     try:
         return _milliseconds(call, device, repeats)
-    except (OutOfResources, PTXASError, CompilationError) as error:
+    except (OutOfResources, PTXASError, CompilationError, InputError) as error:
         return " ".join(str(error).split())[:200]
 
 
