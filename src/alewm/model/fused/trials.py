@@ -12,7 +12,7 @@ from triton.compiler.errors import CompilationError
 from triton.runtime.errors import OutOfResources, PTXASError
 
 from alewm.errors import InputError
-from alewm.model.fused.image_attention import run_attention, run_attention_backward
+from alewm.model.fused.image_attention import run_attention, run_attention_backward, run_first_token_backward
 from alewm.model.fused.mlp_launches import run_narrow_backward, run_widen
 from alewm.model.fused.tiles import CANDIDATES, Tile, fitting
 
@@ -57,7 +57,7 @@ def mlp_trials(num_rows: int, width: int, hidden: int, dtype: torch.dtype, devic
 def attention_trials(
     num_images: int, num_tokens: int, width: int, heads: int, dtype: torch.dtype, device: torch.device
 ) -> Iterator[Trial]:
-    """The kernels of attention, there and back; the way back is two kernels."""
+    """The kernels of attention, there and back; the way back is two kernels, the first timed alone too."""
     draw = _Draws(device)
     qkv, grad = draw(num_images, num_tokens, 3 * width).to(dtype), draw(num_images, num_tokens, width).to(dtype)
     mixed, lse = run_attention(qkv, heads)
@@ -75,6 +75,13 @@ def attention_trials(
         lambda tile: run_attention_backward(grad, qkv, mixed, lse, heads, tile),
         dtype.itemsize * rows * 8 * width,
         5 * product,
+    )
+    yield Trial(
+        "first_token_backward",
+        num_tokens - 1,
+        lambda tile: run_first_token_backward(grad, qkv, mixed, lse, heads, tile),
+        dtype.itemsize * rows * 5 * width,
+        12 * rows * width,
     )
 
 
