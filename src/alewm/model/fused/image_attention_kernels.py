@@ -107,7 +107,8 @@ def first_token_backward(
     weight0 = tl.exp2(tl.sum(query0 * key0, axis=0) * scale - total0)
     grad_score0 = weight0 * (tl.sum(grad0 * value0, axis=0) - along0) * slope
     if tl.program_id(0) == 0:
-        grad_query0 = grad_score0 * key0
+        # Sums are kept by row until the end: to add rows up, threads wait for each other.
+        to_query = tl.zeros((CHUNK, HEAD), tl.float32)
         for start in tl.range(0, PATCHES, CHUNK, num_stages=STAGES):
             patches = start + tl.arange(0, CHUNK)
             at = (1 + patches)[:, None] * (3 * width) + d[None, :]
@@ -116,10 +117,11 @@ def first_token_backward(
             grad_scores = weights * (tl.sum(value * grad0[None, :], axis=1) - along0) * slope
             tl.store(beside + 2 * PATCHES + patches, weights)
             tl.store(beside + 3 * PATCHES + patches, grad_scores)
-            grad_query0 += tl.sum(key * grad_scores[:, None], axis=0)
-        tl.store(grad_qkv + d, grad_query0.to(dtype))
+            to_query += key * grad_scores[:, None]
+        tl.store(grad_qkv + d, (grad_score0 * key0 + tl.sum(to_query, axis=0)).to(dtype))
     else:
-        grad_key0, grad_value0, total = grad_score0 * query0, weight0 * grad0, grad0
+        to_key, to_value = tl.zeros((CHUNK, HEAD), tl.float32), tl.zeros((CHUNK, HEAD), tl.float32)
+        total = tl.zeros((CHUNK, HEAD), tl.float32)
         for start in tl.range(0, PATCHES, CHUNK, num_stages=STAGES):
             patches = start + tl.arange(0, CHUNK)
             query = tl.load(qkv + (1 + patches)[:, None] * (3 * width) + d[None, :]).to(tl.float32)
@@ -130,13 +132,13 @@ def first_token_backward(
             grads = shares * (tl.sum(grad * value0[None, :], axis=1) - along) * slope
             tl.store(beside + patches, along)
             tl.store(beside + PATCHES + patches, grads)
-            grad_key0 += tl.sum(query * grads[:, None], axis=0)
-            grad_value0 += tl.sum(grad * shares[:, None], axis=0)
-            total += tl.sum(grad, axis=0)
-        tl.store(grad_qkv + width + d, grad_key0.to(dtype))
-        tl.store(grad_qkv + 2 * width + d, grad_value0.to(dtype))
+            to_key += query * grads[:, None]
+            to_value += grad * shares[:, None]
+            total += grad
+        tl.store(grad_qkv + width + d, (grad_score0 * query0 + tl.sum(to_key, axis=0)).to(dtype))
+        tl.store(grad_qkv + 2 * width + d, (weight0 * grad0 + tl.sum(to_value, axis=0)).to(dtype))
         tl.store(sums + width + d, tl.zeros((HEAD,), tl.float32))
-        tl.store(sums + 2 * width + d, total)
+        tl.store(sums + 2 * width + d, grad0 + tl.sum(total, axis=0))
 
 
 @triton.jit
