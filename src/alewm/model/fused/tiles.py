@@ -77,7 +77,7 @@ CANDIDATES: Mapping[str, tuple[Tile, ...]] = {
         Tile(1, 64, 4, 1),
     ),
 }
-"""The first that can be run is used: it was the fastest on an H200 (`alewm bench encoder-blocks` times them all)."""
+"""The first that can be run is used; `alewm bench encoder-blocks` times them all."""
 
 
 def tile_of(kernel: str, columns: int, *, resident: bool = False) -> Tile:
