@@ -43,15 +43,18 @@ def tile_from(text: str) -> Tile:
 
 
 # Four warps multiply 64 rows at a time. Where weights stay, one or two programs fit on a processor of Hopper beside the
-# rows under way. Where rows stay, every program of an MLP's kernels reads all weights of its columns, so that more rows
-# ask less of the cache; two to five of these fit, so that one computes while another waits for memory, and with several
-# parts they are shorter, and the last of them end together.
+# blocks of rows under way, up to five without: then others compute while one waits. Where rows stay, every program of
+# an MLP's kernels reads all weights of its columns, so that more rows ask less of the cache; two to five of these fit,
+# and with several parts they are shorter, and the last of them end together.
 CANDIDATES: Mapping[str, tuple[Tile, ...]] = {
     "widen": (
         Tile(64, 64, 4, 3, resident=2),
         Tile(64, 64, 4, 2, resident=2),
         Tile(64, 128, 4, 2, resident=2),
         Tile(128, 64, 8, 3, resident=1),
+        Tile(64, 64, 4, 1, resident=5),
+        Tile(64, 64, 4, 1, resident=4),
+        Tile(128, 64, 8, 1, resident=3),
         Tile(128, 64, 8, 2),
         Tile(128, 64, 8, 1),
         Tile(128, 64, 8, 1, 3),
@@ -61,6 +64,8 @@ CANDIDATES: Mapping[str, tuple[Tile, ...]] = {
         Tile(128, 64, 8, 3, resident=1),
         Tile(128, 64, 8, 2, resident=1),
         Tile(64, 64, 4, 2, resident=2),
+        Tile(64, 64, 4, 1, resident=4),
+        Tile(128, 64, 8, 1, resident=2),
         Tile(128, 64, 8, 2),
         Tile(64, 64, 4, 1),
         Tile(128, 32, 8, 2),
