@@ -43,11 +43,12 @@ def bench_check(*, preset_name: str, batch: int, device: str) -> None:
     where = find_device(device)
     if where.type != "cuda":
         raise InputError(f"The fast paths checked here are those of a GPU, but the device is a {where.type}.")
-    differences = [found for check in _CHECKS for found in check(preset_name, batch, where)]
-    print(f"{'':<58}{'difference':>12}{'allowed':>10}")
-    for difference in differences:
+    differences = []
+    print(f"{'':<58}{'difference':>12}{'allowed':>10}", flush=True)
+    for difference in (found for check in _CHECKS for found in check(preset_name, batch, where)):
+        differences.append(difference)
         mark = "" if difference.is_fine else "  <- too large"
-        print(f"{difference.what:<58}{difference.found:>12.1e}{difference.allowed:>10.0e}{mark}")
+        print(f"{difference.what:<58}{difference.found:>12.1e}{difference.allowed:>10.0e}{mark}", flush=True)
     print_line("check", preset=preset_name, batch=batch, differences={d.what: list(d[1:]) for d in differences})
     if not all(difference.is_fine for difference in differences):
         raise InputError("A fast path differs from its reference by more than rounding explains; see the table above.")

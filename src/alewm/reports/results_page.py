@@ -162,15 +162,20 @@ def _picture(figure: ResultFigure) -> str:
 def _commands(scale: Scale, results: Path, out: Path) -> str:
     blocks = []
     for name, each in zip(tables.method_names(scale.configurations), scale.configurations, strict=True):
-        links = ", ".join(_link(run, results, out) for run in each.runs)
+        links = "; ".join(_link(run, results, out) for run in each.runs)
         commands = dict.fromkeys(command for run in each.runs for command in run.commands)
         width = each.config["model"]["latent_dim"]
-        blocks.append(f"{name}, d = {width} ({links}):\n\n```bash\n" + "\n".join(commands) + "\n```\n")
+        blocks.append(f"{name}, d = {width}; {links}:\n\n```bash\n" + "\n".join(commands) + "\n```\n")
     return "<details><summary>Commands and records of every row</summary>\n\n" + "\n".join(blocks) + "\n</details>\n"
 
 
 def _link(run: PublishedRun, results: Path, out: Path) -> str:
-    return f"[seed {run.seed}]({os.path.relpath(run.run.folder, out.parent)})"
+    link = f"[seed {run.seed}]({os.path.relpath(run.run.folder, out.parent)})"
+    result = run.evaluations.get("")
+    if result is None:
+        return link
+    low, high = (100 * bound for bound in result["interval"])
+    return f"{link} {100 * result['success_rate']:.1f} ({low:.1f} to {high:.1f})"
 
 
 def _oscillator(folder: Path, out: Path) -> Iterator[str]:
