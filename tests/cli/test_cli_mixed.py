@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from conftest import SEARCH, contents, run_alewm
+from safetensors.torch import load_file
 
 from alewm.cli.main import main
 from alewm.data.normalize import ActionStatistics
@@ -113,6 +114,17 @@ def test_metrics_say_q_and_validation_losses_of_each_data_set(mixed):
     last = lines(mixed, "validation")[-1]
     assert np.mean([last[f"prediction/{each}"] for each in SETS]) == pytest.approx(last["prediction"], rel=0.2)
     assert all(last[f"loss/{each}"] > 0 for each in SETS)
+
+
+def test_moments_measured_anew_leave_the_weights_as_they_are(mixed, both, alewm_here, tmp_path):
+    run = tmp_path / "run"
+    alewm_here(*TRAIN, *both, "--out", run, "--set", "training.recalibration_batches=2")
+    trailing, anew = (load_file(last_checkpoint(each) / "model.safetensors") for each in (mixed, run))
+    differing = {name for name in anew if not torch.equal(anew[name], trailing[name])}
+    moments = ("running_mean", "running_var", "num_batches_tracked")
+    assert differing == {f"{part}.norm.{name}" for part in ("projector", "prediction_projector") for name in moments}
+    assert lines(run, "train")[-1]["loss"] == lines(mixed, "train")[-1]["loss"]
+    assert lines(run, "validation")[-1]["loss"] != lines(mixed, "validation")[-1]["loss"]
 
 
 def test_without_its_last_checkpoint_and_repeated_it_ends_with_the_same_weights(mixed, both, alewm_here, tmp_path):

@@ -4,7 +4,6 @@ import copy
 import math
 import os
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any
 
 import torch
@@ -15,8 +14,6 @@ from alewm.errors import InputError
 from alewm.model.fused.widths import why_not_fused
 from alewm.model.vit import ViTBlock, ViTConfig, one_after_the_other
 from alewm.shapes import Tensor
-
-Through = Callable[[Sequence[ViTBlock], Tensor], Tensor]
 
 
 def bench_encoder_blocks(
@@ -37,6 +34,8 @@ def bench_encoder_blocks(
         raise InputError(
             f"--rows must be whole images of --tokens each, one more than a square, got {rows} and {tokens}."
         )
+    if blocks < 1:
+        raise InputError(f"--blocks must be at least 1, got {blocks}.")
     side = math.isqrt(tokens - 1)
     config = ViTConfig(image_size=side, patch_size=1, hidden_dim=width, num_heads=heads, mlp_dim=hidden)
     obstacle = why_not_fused(config)
@@ -47,7 +46,7 @@ def bench_encoder_blocks(
     kernels = _kernels(rows, tokens, config, tiles, repeats, where)
     stack = [ViTBlock(config).to(where) for _ in range(blocks)]
     x = torch.randn(rows // tokens, tokens, width, device=where, generator=torch.Generator(where).manual_seed(1))
-    found = {name: _times(through, stack, x, repeats) for name, through in _ways(where).items()}
+    found = {name: _times(name, stack, x, repeats) for name in ("plain", "fused")}
     print(f"\n{f'{blocks} blocks, ms':<22}{'forward':>9}{'backward':>10}{'both':>8}")
     for name, row in found.items():
         print(f"{name:<22}{row['forward']:>9.3f}{row['backward']:>10.3f}{row['both']:>8.3f}")
@@ -90,38 +89,38 @@ def _dtype(where: torch.device) -> torch.dtype:
     return torch.bfloat16 if where.type == "cuda" else torch.float32  # Triton's interpreter multiplies no bfloat16
 
 
-def _ways(where: torch.device) -> dict[str, Through]:
-    from alewm.model.fused.chain import through_blocks
-
-    def compiled(blocks: Sequence[ViTBlock], x: Tensor) -> Tensor:
-        for block in blocks:
-            block.compile(dynamic=False)
-        return one_after_the_other(blocks, x)
-
-    return {
-        "plain": compiled if where.type == "cuda" else one_after_the_other,
-        "fused": partial(through_blocks, dtype=_dtype(where)),
-    }
-
-
-def _times(through: Through, blocks: Sequence[ViTBlock], x: Tensor, repeats: int) -> dict[str, float]:
+def _times(way: str, blocks: Sequence[ViTBlock], x: Tensor, repeats: int) -> dict[str, float]:
     """Milliseconds forward, backward and both, recorded as a CUDA graph on a GPU, as training runs it."""
     one, two = (
-        1e3 * median_seconds(recorded(_call(through, blocks, x, goes_back), x.device), repeats, x.device)
+        1e3 * median_seconds(recorded(_call(way, blocks, x, goes_back), x.device), repeats, x.device)
         for goes_back in (False, True)
     )
     return {"forward": one, "backward": two - one, "both": two}
 
 
-def _call(through: Through, blocks: Sequence[ViTBlock], x: Tensor, goes_back: bool) -> Callable[[], None]:
+def _call(way: str, blocks: Sequence[ViTBlock], x: Tensor, goes_back: bool) -> Callable[[], None]:
     where, dtype = x.device, _dtype(x.device)
     leaf, own = x.clone().requires_grad_(), copy.deepcopy(list(blocks))
     parameters = [parameter for block in own for parameter in block.parameters()]
+    through = _through(way, own, dtype, where)
 
     def call() -> None:
         with torch.autocast(where.type, dtype=dtype, enabled=dtype != torch.float32):
-            y = through(own, leaf)
+            y = through(leaf)
         if goes_back:
             torch.autograd.grad(y, (leaf, *parameters), x)
 
     return call
+
+
+def _through(
+    way: str, blocks: Sequence[ViTBlock], dtype: torch.dtype, where: torch.device
+) -> Callable[[Tensor], Tensor]:
+    from alewm.model.fused.chain import through_blocks
+
+    if way == "fused":
+        return lambda x: through_blocks(blocks, x, dtype)
+    if where.type == "cuda":
+        for block in blocks:
+            block.compile(dynamic=False)
+    return lambda x: one_after_the_other(blocks, x)

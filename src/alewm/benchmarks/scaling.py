@@ -130,12 +130,14 @@ def _mix_sigreg(preset_name: str, batch: int, projections: int, where: torch.dev
 
 
 def _training(preset_name: str, sizes: Sizes, repeats: int, where: torch.device) -> list[Panel]:
-    path = choose_acceleration("auto", where).path
+    usual_way = choose_acceleration("auto", where)
 
     def update(name: str, batch: int) -> float:
         config = preset(name)
         config = replace(config, training=replace(config.training, batch_size=batch))
-        call = partial(updates_of(config, path, where), *random_batch(config, batch, where))
+        chosen = usual_way.fusing("auto", config.model.encoder, where, config.training.autocast_dtype(where))
+        updates = updates_of(config, chosen.path, where, fused=chosen.fused)
+        call = partial(updates, *random_batch(config, batch, where))
         for _ in range(4):
             call()
         return 1e3 * median_seconds(call, repeats, where)

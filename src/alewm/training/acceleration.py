@@ -107,8 +107,8 @@ def compile_blocks(model: WorldModel, *, is_fused: bool = False) -> None:
     """Compile the parts of `model` in place, each kind of block once; parameter names stay as they are.
 
     A compiled block serves all blocks of its shape, so that compiling takes a fraction of the time it takes for the
-    encoder as a whole. The selector and the projectors are left alone: they are small, and a recorded update launches
-    their many kernels for nothing.
+    encoder as a whole; a fused encoder's blocks have nothing to compile. The selector and the projectors are left
+    alone: they are small, and a recorded update launches their many kernels for nothing.
     """
     for block in (*(() if is_fused else model.encoder.blocks), *model.predictor.blocks):
         block.compile(dynamic=False)

@@ -44,6 +44,9 @@ class TrainingConfig:
     """Updates between looks at validation windows; also done at the end."""
     validation_batches: int = 50
     """Batches of validation windows per look, the same ones each time."""
+    recalibration_batches: int = field(default=0, metadata=ADDED_LATER)
+    """Batches of training windows from which BatchNorm's moments are measured anew before every look and checkpoint; 0
+    keeps their trailing averages, as the paper does. Worth it where a checkpoint is used before the end."""
     checkpoint_every: int = 1000
     """Updates between checkpoints; also written at the end."""
     keep_checkpoints: int = 2
@@ -54,6 +57,8 @@ class TrainingConfig:
         for name in (*counts, "checkpoint_every", "keep_checkpoints"):
             if getattr(self, name) < 1:
                 raise InputError(f"{name} must be at least 1, got {getattr(self, name)}.")
+        if self.recalibration_batches < 0:
+            raise InputError(f"recalibration_batches must not be negative, got {self.recalibration_batches}.")
         if self.num_steps is not None and self.num_steps < 1:
             raise InputError(f"num_steps must be at least 1, got {self.num_steps}.")
         if self.num_steps is None and self.num_epochs < 1:

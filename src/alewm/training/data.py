@@ -89,7 +89,12 @@ class TrainingData:
     def windows(self, config: RunConfig, device: torch.device, num_threads: int = 0) -> "RunWindows":
         """All windows of a run."""
         training = self.training_windows(config, device, num_threads)
-        return RunWindows(training, self.validation_windows(config, device, num_threads) or ())
+        recalibration: Iterable[WindowBatch] = ()
+        if most := config.training.recalibration_batches:
+            recalibration = SameBatches(self.training_windows(config, device, num_threads), most)
+        return RunWindows(
+            training, self.validation_windows(config, device, num_threads) or (), recalibration=recalibration
+        )
 
     def _recipe(self) -> dict[str, str]:
         command = collect_command(self.store.attributes, self.store.path.name)
@@ -157,6 +162,8 @@ class RunWindows:
     validation_apart: Mapping[str, Iterable[WindowBatch]] = field(default_factory=dict)
     """The validation windows of each data set by itself, where there are several; training batches take turns in this
     order."""
+    recalibration: Iterable[WindowBatch] = ()
+    """Training windows from which BatchNorm's moments are measured, the same ones each time."""
 
 
 class SameBatches:

@@ -1,6 +1,6 @@
 """The data of a run that learns from several files, each opened as for a run of its own."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from alewm.training.config import RunConfig
 from alewm.training.data import FRAME_SKIP, RunWindows, SameBatches, TrainingData
 from alewm.training.data_sets import DATA_SETS, splits_name
 from alewm.training.mixture import MixedWindows, shares
+from alewm.training.source import WindowBatch
 from alewm.workers import num_available_cores
 
 
@@ -71,12 +72,17 @@ class MixedData:
         threads = max(1, (num_threads or num_available_cores()) // len(self.sets))
         training = {name: data.training_windows(own[name], device, threads) for name, data in self.sets.items()}
         size = min(data.validation_batch_size(own[name]) for name, data in self.sets.items())
+        recalibration: Iterable[WindowBatch] = ()
+        if count := config.training.recalibration_batches:
+            again = {name: data.training_windows(own[name], device, threads) for name, data in self.sets.items()}
+            recalibration = SameBatches(MixedWindows(again), count)
         if size == 0:
-            return RunWindows(MixedWindows(training), validation_apart=dict.fromkeys(self.sets, ()))
+            nothing = dict.fromkeys(self.sets, ())
+            return RunWindows(MixedWindows(training), validation_apart=nothing, recalibration=recalibration)
         held_out = {name: data.validation_loader(own[name], size, device, threads) for name, data in self.sets.items()}
         most = config.training.validation_batches
         apart = {name: SameBatches(loader, most) for name, loader in held_out.items()}
-        return RunWindows(MixedWindows(training), SameBatches(MixedWindows(held_out), most), apart)
+        return RunWindows(MixedWindows(training), SameBatches(MixedWindows(held_out), most), apart, recalibration)
 
 
 def own_configs(config: RunConfig) -> dict[str, RunConfig]:

@@ -67,6 +67,7 @@ def train_run(
             device=device,
             validation=windows.validation,
             validation_apart=windows.validation_apart,
+            recalibration=windows.recalibration,
             extras=learned.extras(config),
             loggers=told,
         )

@@ -34,6 +34,7 @@ from alewm.training.noise import RandomStreams, seeded_generator
 from alewm.training.optim import build_optimizer, learning_rate_factor, set_learning_rate
 from alewm.training.prefetch import batches_on
 from alewm.training.ranks import share_of_batch, this_rank, wait_for_all_ranks
+from alewm.training.recalibration import recalibrate
 from alewm.training.source import WindowBatch, WindowSource
 from alewm.training.step import PlainUpdates, StepResult
 from alewm.training.validation import Validation, validate
@@ -68,6 +69,7 @@ class Trainer:
     Writes `metrics.jsonl` and `checkpoints/` below `folder`, and what its `loggers` write. Every rank constructs
     one with the windows that are its own; rank 0 writes. Where data sets take turns in the batches (`mixture`),
     `validation_apart` names them in that order, with the validation windows of each: their q and losses are logged too.
+    From the batches of `recalibration` BatchNorm's moments are measured before every look and checkpoint.
     """
 
     def __init__(
@@ -79,6 +81,7 @@ class Trainer:
         device: torch.device,
         validation: Iterable[WindowBatch] = (),
         validation_apart: Mapping[str, Iterable[WindowBatch]] | None = None,
+        recalibration: Iterable[WindowBatch] = (),
         extras: Mapping[str, Any] | None = None,
         progress: Progress | None = None,
         loggers: Loggers | None = None,
@@ -92,6 +95,7 @@ class Trainer:
         share_of_batch(training.batch_size)
         self.config, self.source, self.validation = config, source, validation
         self.validation_apart = dict(validation_apart or {})
+        self.recalibration = recalibration
         self.device, self.extras, self.progress = device, dict(extras or {}), progress
         self.loggers = loggers or Loggers()
         self.checkpoints = folder / "checkpoints"
@@ -136,7 +140,10 @@ class Trainer:
             self._refuse()
         if is_last or self.step % training.diagnose_every == 0:
             self._diagnose(result.losses)
-        if is_last or self.step % training.validate_every == 0:
+        looks = is_last or self.step % training.validate_every == 0
+        if looks or saves:
+            self._recalibrate()
+        if looks:
             self._validate()
         if saves:
             self._save()
@@ -178,6 +185,13 @@ class Trainer:
                 "prior_survival": prefixes.survival(self.model.log_prior.exp()).tolist(),
             },
         )
+
+    def _recalibrate(self) -> None:
+        """BatchNorm's moments at these weights; training itself never reads them."""
+        dtype = self.config.training.autocast_dtype(self.device)
+        streams = RandomStreams(self.config.training.seed, self.device)
+        with self.acceleration.suspended():
+            recalibrate(self.model, self.objective, self.recalibration, streams, self.device, dtype=dtype)
 
     def _validate(self) -> None:
         """The losses on held-out windows, with the same noise every time; loggers also get q and a rollout."""

@@ -14,7 +14,8 @@ MEASURED_PRESET = "two-room-192"
 """The configuration whose updates and evaluations were timed."""
 
 UPDATE_SECONDS = 0.0323
-"""An update of 128 windows while training from the store: `alewm train two-room-192 --steps 4500`."""
+"""An update of 128 windows while training from the store, the encoder's blocks plain, as those of wider encoders are
+still: `alewm train two-room-192 --steps 4500 --encoder-blocks plain`."""
 
 MIX_SIGREG_SECONDS = 0.00045
 """MixSIGReg's part of it, with eight capacities: `alewm bench regularizer`."""
@@ -24,7 +25,7 @@ EVALUATION_SECONDS = 2.43
 
 DRAWING_SECONDS = {"push-t": 2 / 2632.2, "reacher": 2 / 68.62, "cube": 2 / 6.404}
 """A frame of the tasks that the figure above does not hold, stepped and drawn by one process of two on two AMD EPYC
-cores, MuJoCo in software: `alewm bench collect --task NAME --jobs 2`. On the GPU machine it was not measured."""
+cores, MuJoCo in software: `alewm bench collect --task NAME --jobs 2`. One process of a GPU machine was not measured."""
 
 FRAMES_PER_PAIR = 3
 """Start, goal, and the look before the second and last plan."""

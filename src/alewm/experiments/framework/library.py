@@ -43,15 +43,16 @@ class Library:
                 f"under the names in these commands:\n{commands}"
             )
 
-    def data_notes(self, tasks: set[str]) -> str:
+    def data_notes(self, data_sets: set[str]) -> str:
         """What every caption must say about data that was recorded here instead of where published numbers are from."""
         notes = []
-        for task in sorted(tasks):
-            with EpisodeStore.open(self.data_path(task)) as store:
+        for name in sorted(data_sets):
+            with EpisodeStore.open(self.data_path(name)) as store:
                 is_ours = collect_command(store.attributes, store.path.name) is not None
-            if is_ours and get_task(task).data_note:
+                task = store.attributes["task"] if is_ours else None  # a data set may be called otherwise
+            if task is not None and get_task(task).data_note:
                 notes.append(f"{TASK_TITLES[task]}: {get_task(task).data_note}")
-        return " ".join(notes)
+        return " ".join(dict.fromkeys(notes))
 
     def folder(self, run: Run) -> Path:
         """Where `run` is, or will be; two presets that name one configuration share a folder."""

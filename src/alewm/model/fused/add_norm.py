@@ -31,7 +31,7 @@ class Branch(NamedTuple):
 
 def no_branch(x: Float[Tensor, "*batch W"], dtype: torch.dtype) -> Branch:
     """Zeros to add where the stream begins: writing and reading them costs less than kernels of another kind."""
-    return Branch(torch.zeros_like(x, dtype=dtype, requires_grad=False), x.new_zeros(x.shape[-1]))
+    return Branch(torch.zeros_like(x, dtype=dtype), x.new_zeros(x.shape[-1]))
 
 
 def add_norm(

@@ -58,7 +58,7 @@ def _keep(ctx: Any, inputs: tuple[Tensor, ...], output: tuple[Tensor, ...]) -> N
 
 
 def _gradients(ctx: Any, grad_y: Tensor, *_: None) -> tuple[Tensor, ...]:
-    """Gradients of all inputs; a compiler sees these products and sums as it sees those of the plain path."""
+    """Gradients of all inputs; what is no kernel of ours is a library product."""
     x, w1, w2, slope, a = ctx.saved_tensors
     grad_h, grad_b1 = _narrow_backward(grad_y, w2, slope)
     return grad_h @ w1, grad_h.mT @ x, grad_b1, grad_y.mT @ a
