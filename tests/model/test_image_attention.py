@@ -3,7 +3,7 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from alewm.model.attention import attend
@@ -29,6 +29,7 @@ def _plain(qkv: torch.Tensor, num_heads: int) -> torch.Tensor:
     tile=st.sampled_from([Tile(16, 16, 4, 1), Tile(16, 8, 4, 1), Tile(8, 16, 4, 1)]),
     seed=st.integers(0, 2**31),
 )
+@example(patches=16, heads=1, spread=1.0, tile=Tile(64, 16, 4, 1), seed=0)  # more rows than patches
 @settings(max_examples=8)
 def test_every_tile_gives_the_librarys_values_and_gradients(
     patches: int, heads: int, spread: float, tile: Tile, seed: int

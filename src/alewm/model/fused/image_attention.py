@@ -5,6 +5,7 @@ these write the gradient as the map before them made its outputs, and its sum ov
 """
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -42,7 +43,7 @@ def _attention_backward(
 def run_attention(qkv: Tensor, num_heads: int, tile: Tile | None = None) -> tuple[Tensor, Tensor]:
     """What every token reads, and the log-sum-exp of its scores in base two, by one kernel."""
     sizes, (N, L, W) = _sizes(qkv, num_heads), _shape(qkv)
-    tile = tile or tile_of("attention", L - 1)
+    tile = _tile_within(tile or tile_of("attention", L - 1), L - 1)
     mixed, lse = qkv.new_empty(N, L, W), qkv.new_empty(N, num_heads, L, dtype=torch.float32)
     kernels.image_attention_forward[((L - 1) // tile.rows + 1, N * num_heads)](
         qkv, mixed, lse, _scales(sizes["HEAD"])[0], **sizes, ROWS=tile.rows, CHUNK=tile.chunk,
@@ -56,7 +57,8 @@ def run_attention_backward(
 ) -> tuple[Tensor, Tensor]:
     """The gradient of `qkv` and its sum over tokens, by a kernel for all that involves the first token and another."""
     sizes, (N, L, _) = _sizes(qkv, num_heads), _shape(qkv)
-    tile, grad_mixed = tile or tile_of("attention_backward", L - 1), grad_mixed.contiguous()
+    tile = _tile_within(tile or tile_of("attention_backward", L - 1), L - 1)
+    grad_mixed = grad_mixed.contiguous()
     grad_qkv, beside, sums = run_first_token_backward(grad_mixed, qkv, mixed, lse, num_heads)
     kernels.patches_backward[(N * num_heads,)](
         qkv, lse, grad_mixed, beside, grad_qkv, sums, *_scales(sizes["HEAD"]), **sizes, ROWS=tile.rows,
@@ -78,6 +80,11 @@ def run_first_token_backward(
         STAGES=tile.stages, num_warps=tile.warps,
     )  # fmt: skip
     return grad_qkv, beside, sums
+
+
+def _tile_within(tile: Tile, num_patches: int) -> Tile:
+    """The tile with no more rows than there are patches."""
+    return replace(tile, rows=min(tile.rows, num_patches))
 
 
 def _shape(qkv: Tensor) -> tuple[int, int, int]:

@@ -34,20 +34,19 @@ def run_widen(x: Tensor, w1: Tensor, b1: Tensor, tile: Tile | None = None) -> tu
     """GELU'(h) and GELU(h) of h = x w1ᵀ + b1, by one kernel."""
     (num_rows, width), hidden = x.shape, len(w1)
     tile = _checked_tile("widen", tile, x, hidden)
-    slope, a = (w1.new_empty(num_rows, hidden) for _ in range(2))
     x, w1, b1 = x.contiguous(), w1.contiguous(), b1.contiguous()
-    num_blocks = triton.cdiv(num_rows, tile.rows)
-    if not tile.resident:
-        mlp_kernels.widen[(num_blocks * tile.parts,)](x, w1, b1, slope, a, num_rows, **_sizes(width, hidden, tile))
-        return slope, a
-    first, second = _columns(width)
-    rows = _tiles_of(x, tile.rows, first), _tiles_of(x, tile.rows, second)
-    weights = _tiles_of(w1, tile.chunk, first), _tiles_of(w1, tile.chunk, second)
-    wide = (_tiles_of(matrix, tile.rows, tile.chunk) for matrix in (slope, a))
-    num_programs = _walks(tile, hidden, num_blocks, x.device) * (hidden // tile.chunk)
-    mlp_resident_kernels.widen_resident[(num_programs,)](
-        *rows, *weights, b1, *wide, num_blocks, **_resident_sizes(width, hidden, tile)
-    )
+    slope, a = (w1.new_empty(num_rows, hidden) for _ in range(2))
+    num_blocks, (left, right), sizes = triton.cdiv(num_rows, tile.rows), two_parts(width), _sizes(width, hidden, tile)
+    if tile.resident:
+        rows = (_tiles_of(x, tile.rows, columns) for columns in (left, right))
+        weights = (_tiles_of(w1, tile.chunk, columns) for columns in (left, right))
+        wide = (_tiles_of(matrix, tile.rows, tile.chunk) for matrix in (slope, a))
+        num_programs = _walks(tile, hidden, num_blocks, x.device) * (hidden // tile.chunk)
+        mlp_resident_kernels.widen_resident[(num_programs,)](
+            *rows, *weights, b1, *wide, num_blocks, **sizes, STAGES=tile.stages
+        )
+    else:
+        mlp_kernels.widen[(num_blocks,)](x, w1, b1, slope, a, num_rows, **sizes, RIGHT=right, num_stages=tile.stages)
     return slope, a
 
 
@@ -56,21 +55,21 @@ def run_narrow_backward(grad_y: Tensor, w2: Tensor, slope: Tensor, tile: Tile | 
     (num_rows, hidden), width = slope.shape, len(w2)
     tile = _checked_tile("narrow_backward", tile, grad_y, hidden)
     grad_y, w2, slope = grad_y.contiguous(), w2.contiguous(), slope.contiguous()
-    num_blocks, grad_h = triton.cdiv(num_rows, tile.rows), torch.empty_like(slope)
+    grad_h = torch.empty_like(slope)
+    num_blocks, (left, right), sizes = triton.cdiv(num_rows, tile.rows), two_parts(width), _sizes(width, hidden, tile)
     num_sums = _walks(tile, hidden, num_blocks, slope.device) if tile.resident else num_blocks
     sums = slope.new_empty(num_sums, hidden, dtype=torch.float32)
-    if not tile.resident:
-        mlp_kernels.narrow_backward[(num_blocks * tile.parts,)](
-            grad_y, w2, slope, grad_h, sums, num_rows, **_sizes(width, hidden, tile)
+    if tile.resident:
+        rows = (_tiles_of(grad_y, tile.rows, columns) for columns in (left, right))
+        weights = (_tiles_of(w2, columns, tile.chunk) for columns in (left, right))
+        wide = (_tiles_of(matrix, tile.rows, tile.chunk) for matrix in (slope, grad_h))
+        mlp_resident_kernels.narrow_backward_resident[(num_sums * (hidden // tile.chunk),)](
+            *rows, *weights, *wide, sums, num_blocks, **sizes, STAGES=tile.stages
         )
-        return grad_h, sums.sum(0)
-    first, second = _columns(width)
-    rows = _tiles_of(grad_y, tile.rows, first), _tiles_of(grad_y, tile.rows, second)
-    weights = _tiles_of(w2, first, tile.chunk), _tiles_of(w2, second, tile.chunk)
-    wide = (_tiles_of(matrix, tile.rows, tile.chunk) for matrix in (slope, grad_h))
-    mlp_resident_kernels.narrow_backward_resident[(num_sums * (hidden // tile.chunk),)](
-        *rows, *weights, *wide, sums, num_blocks, HIDDEN=hidden, **_resident_sizes(width, hidden, tile)
-    )
+    else:
+        mlp_kernels.narrow_backward[(num_blocks,)](
+            grad_y, w2, slope, grad_h, sums, num_rows, **sizes, RIGHT=right, num_stages=tile.stages
+        )
     return grad_h, sums.sum(0)
 
 
@@ -91,11 +90,6 @@ def _tiles_of(matrix: Tensor, rows: int, columns: int) -> TensorDescriptor:
     return TensorDescriptor.from_tensor(aligned, [rows, columns])
 
 
-def _columns(width: int) -> tuple[int, int]:
-    left, right = two_parts(width)
-    return right, left  # the smaller first takes fewer instructions to find its tiles
-
-
 def _walks(tile: Tile, hidden: int, num_blocks: int, device: torch.device) -> int:
     """How many programs, each with the same weights, share the rows."""
     num_programs = tile.resident * _processors(device)
@@ -103,18 +97,8 @@ def _walks(tile: Tile, hidden: int, num_blocks: int, device: torch.device) -> in
 
 
 def _sizes(width: int, hidden: int, tile: Tile) -> dict[str, int]:
-    left, right = two_parts(width)
-    return {
-        **{"HIDDEN": hidden, "LEFT": left, "RIGHT": right, "ROWS": tile.rows, "CHUNK": tile.chunk},
-        **{"PARTS": tile.parts, "num_warps": tile.warps, "num_stages": tile.stages},
-    }
-
-
-def _resident_sizes(width: int, hidden: int, tile: Tile) -> dict[str, int]:
-    return {
-        **{"FIRST": _columns(width)[0], "ROWS": tile.rows, "CHUNK": tile.chunk, "PARTS": hidden // tile.chunk},
-        **{"STAGES": tile.stages, "num_warps": tile.warps, "num_stages": tile.stages},
-    }
+    sizes = {"HIDDEN": hidden, "LEFT": two_parts(width)[0], "ROWS": tile.rows, "CHUNK": tile.chunk}
+    return {**sizes, "num_warps": tile.warps}
 
 
 def _processors(device: torch.device) -> int:

@@ -81,7 +81,7 @@ def attention_trials(
         num_tokens - 1,
         lambda tile: run_first_token_backward(grad, qkv, mixed, lse, heads, tile),
         dtype.itemsize * rows * 5 * width,
-        12 * rows * width,
+        16 * rows * width,
     )
 
 
