@@ -8,6 +8,7 @@ from torch import nn
 from alewm.errors import InputError
 from alewm.model.adaln import AdaLNBlock
 from alewm.model.batch_norm import BatchNorm
+from alewm.model.pixels import PixelNormaliser
 from alewm.model.predictor import PredictorConfig
 from alewm.model.vit import ViT, ViTConfig
 
@@ -43,6 +44,15 @@ def plain_vit(model: ViT, images):
         x = x + attention.output(mixed.transpose(1, 2).flatten(2))
         x = x + block.mlp.narrow(F.gelu(block.mlp.widen(block.norm_mlp(x))))
     return model.norm(x)[:, 0]
+
+
+def test_what_the_blocks_read_does_not_depend_on_the_arithmetic_of_the_blocks():
+    model = perturbed(ViT(CONFIG))
+    white = PixelNormaliser(CONFIG.image_size)(torch.full((2, 1, 12, 12, 3), 255, dtype=torch.uint8)).flatten(0, 1)
+    assert not torch.equal(white.bfloat16().float(), white)  # a background that bfloat16 has no number for
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        mixed = model.embed(white)
+    torch.testing.assert_close(mixed, model.embed(white), rtol=0, atol=0)
 
 
 def test_the_vit_is_the_textbook_one_in_value_and_gradient():

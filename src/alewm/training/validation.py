@@ -7,7 +7,7 @@ import torch
 
 from alewm.model.world_model import WorldModel
 from alewm.shapes import Float, Tensor, UInt8
-from alewm.training.diagnostics import mean_entropy
+from alewm.training.diagnostics import mean_entropy, precision_gap
 from alewm.training.logbook import RunningMeans
 from alewm.training.losses import Losses, Objective
 from alewm.training.noise import RandomStreams
@@ -38,7 +38,10 @@ def validate(
     dtype: torch.dtype | None = None,
     shows: bool = False,
 ) -> Validation:
-    """The losses with running moments, no dropout and the noise of `streams`; `dtype` is that of mixed precision."""
+    """The losses with running moments, no dropout and the noise of `streams`; `dtype` is that of mixed precision.
+
+    In mixed precision also how far latents are from those of float32, in which planning encodes.
+    """
     found = Validation()
     model.eval()
     for batch in windows:
@@ -48,9 +51,10 @@ def validate(
             losses: Losses = objective(model, pixels, actions, noise, streams.directions)
             if shows and found.picture is None:
                 found.picture = rollout_picture(model, pixels, actions, losses)
-        found.means.add(
-            {"loss": losses.total, **losses.terms, "q": losses.q.mean(0), "q_entropy": mean_entropy(losses.q)}
-        )
+        means = {"loss": losses.total, **losses.terms, "q": losses.q.mean(0), "q_entropy": mean_entropy(losses.q)}
+        if dtype is not None:
+            means["precision_gap"] = precision_gap(losses.latents, model.encode(pixels).latents)
+        found.means.add(means)
         if shows:
             found.q.append(losses.q)
     model.train()
