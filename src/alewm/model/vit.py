@@ -9,6 +9,7 @@ from torch import nn
 
 from alewm.errors import InputError
 from alewm.model.attention import attend
+from alewm.model.patch_map import PatchMap
 from alewm.shapes import Float, Tensor
 
 LAYER_NORM_EPS = 1e-12
@@ -129,7 +130,7 @@ class ViT(nn.Module):
         self.cls_token = nn.Parameter(torch.empty(1, 1, width))
         self.position = nn.Parameter(torch.empty(1, config.num_patches + 1, width))
         # A convolution whose stride is its kernel, written as the matrix product it is.
-        self.patch_map = nn.Linear(3 * config.patch_size**2, width)
+        self.patch_map = PatchMap(3 * config.patch_size**2, width)
         self.blocks = nn.ModuleList(ViTBlock(config) for _ in range(config.num_blocks))
         self.norm = nn.LayerNorm(width, eps=LAYER_NORM_EPS)
         self.first_token: Callable[[Sequence[ViTBlock], Tensor], Tensor] = first_token_after
@@ -159,16 +160,10 @@ class ViT(nn.Module):
 
         Blocks add to this stream. In bfloat16 it would double the rounding noise of the features, which at the start of
         training is already larger than what tells one frame from the next.
-
-        Patches are mapped in that dtype too, whatever the arithmetic of the rest. In bfloat16 a white pixel would be
-        2.25 where it is 2.2489, and a background is white in thousands of pixels of every frame: an encoder trained on
-        that reads a shifted picture wherever it is used in float32, and its latents moved by more than a standard
-        deviation.
         """
         p, side = self.config.patch_size, self.config.image_size // self.config.patch_size
         # Within a patch the order is (channel, row, column), that of a convolution's weight.
         patches = images.reshape(-1, side, p, side, p, 3).permute(0, 1, 3, 5, 2, 4)
-        with torch.autocast(images.device.type, enabled=False):
-            tokens = self.patch_map(patches.flatten(3).flatten(1, 2))
+        tokens = self.patch_map(patches.flatten(3).flatten(1, 2))
         cls = (self.cls_token + self.position[:, :1]).expand(len(tokens), -1, -1)
         return torch.cat([cls, tokens + self.position[:, 1:]], dim=1)

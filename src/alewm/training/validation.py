@@ -23,6 +23,8 @@ class Validation:
     """Of losses and q, over all windows and ranks."""
     q: list[Float[Tensor, "B C"]] = field(default_factory=list)
     """Capacity probabilities of this rank's windows; only where it was asked to show something."""
+    precision_gap: float | None = None
+    """How far latents of the first batch are from those of float32, in which planning encodes; of mixed precision."""
     picture: UInt8[Tensor, "rows columns 3"] | None = None
     """Frames and imagined frames of the first windows; only where it was asked to show something."""
 
@@ -38,10 +40,7 @@ def validate(
     dtype: torch.dtype | None = None,
     shows: bool = False,
 ) -> Validation:
-    """The losses with running moments, no dropout and the noise of `streams`; `dtype` is that of mixed precision.
-
-    In mixed precision also how far latents are from those of float32, in which planning encodes.
-    """
+    """The losses with running moments, no dropout and the noise of `streams`; `dtype` is that of mixed precision."""
     found = Validation()
     model.eval()
     for batch in windows:
@@ -51,10 +50,11 @@ def validate(
             losses: Losses = objective(model, pixels, actions, noise, streams.directions)
             if shows and found.picture is None:
                 found.picture = rollout_picture(model, pixels, actions, losses)
-        means = {"loss": losses.total, **losses.terms, "q": losses.q.mean(0), "q_entropy": mean_entropy(losses.q)}
-        if dtype is not None:
-            means["precision_gap"] = precision_gap(losses.latents, model.encode(pixels).latents)
-        found.means.add(means)
+        if dtype is not None and found.precision_gap is None:
+            found.precision_gap = precision_gap(losses.latents, model.encode(pixels).latents).item()
+        found.means.add(
+            {"loss": losses.total, **losses.terms, "q": losses.q.mean(0), "q_entropy": mean_entropy(losses.q)}
+        )
         if shows:
             found.q.append(losses.q)
     model.train()
