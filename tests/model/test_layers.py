@@ -8,6 +8,8 @@ from torch import nn
 from alewm.errors import InputError
 from alewm.model.adaln import AdaLNBlock
 from alewm.model.batch_norm import BatchNorm
+from alewm.model.patch_map import map_with_rounded_gradient
+from alewm.model.pixels import PixelNormaliser
 from alewm.model.predictor import PredictorConfig
 from alewm.model.vit import ViT, ViTConfig
 
@@ -43,6 +45,28 @@ def plain_vit(model: ViT, images):
         x = x + attention.output(mixed.transpose(1, 2).flatten(2))
         x = x + block.mlp.narrow(F.gelu(block.mlp.widen(block.norm_mlp(x))))
     return model.norm(x)[:, 0]
+
+
+def test_what_the_blocks_read_does_not_depend_on_the_arithmetic_of_the_blocks():
+    model = perturbed(ViT(CONFIG))
+    white = PixelNormaliser(CONFIG.image_size)(torch.full((2, 1, 12, 12, 3), 255, dtype=torch.uint8)).flatten(0, 1)
+    assert not torch.equal(white.bfloat16().float(), white)  # a background that bfloat16 has no number for
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        mixed = model.embed(white)
+    torch.testing.assert_close(mixed, model.embed(white), rtol=0, atol=0)
+
+
+def test_the_gradient_of_the_patch_map_is_that_of_a_linear_map():
+    g = torch.Generator().manual_seed(4)
+    patches, weight, bias = (torch.randn(shape, generator=g) for shape in ((3, 4, 6), (5, 6), (5,)))
+    weight.requires_grad_(), bias.requires_grad_()
+    way = torch.randn(3, 4, 5, generator=g)
+    ours, plain = map_with_rounded_gradient(patches, weight, bias), F.linear(patches, weight, bias)
+    torch.testing.assert_close(ours, plain)
+    gradients = (torch.autograd.grad(y, (weight, bias), way) for y in (ours, plain))
+    for found, expected in zip(*gradients, strict=True):
+        torch.testing.assert_close(found, expected)
+    assert torch.get_float32_matmul_precision() == "highest"  # what it needs, it asks for itself alone
 
 
 def test_the_vit_is_the_textbook_one_in_value_and_gradient():

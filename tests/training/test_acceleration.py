@@ -12,6 +12,7 @@ def test_the_fastest_path_that_can_run_is_taken_and_the_reason_given():
     assert str(choose_acceleration("auto", GPU)) == "compiled and recorded as a CUDA graph (one GPU with Triton)"
     assert choose_acceleration("none", GPU).reason == "asked for"
     assert choose_acceleration("compile", GPU).path == "compile"
+    assert str(choose_acceleration("record", GPU)) == "recorded as a CUDA graph (asked for)"
     repeatable = choose_acceleration("auto", GPU, deterministic=True)
     assert str(repeatable) == "not compiled (only repeatable algorithms were asked for)"
 
@@ -20,6 +21,8 @@ def test_a_path_asked_for_by_name_that_cannot_run_is_refused():
     for asked in ("compile", "graph"):
         with pytest.raises(InputError, match="Updates cannot be compiled: the device is a cpu"):
             choose_acceleration(asked, CPU)
+    with pytest.raises(InputError, match="Updates cannot be recorded: the device is a cpu"):
+        choose_acceleration("record", CPU)
     with pytest.raises(InputError, match="only repeatable algorithms were asked for"):
         choose_acceleration("graph", GPU, deterministic=True)
 

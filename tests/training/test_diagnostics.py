@@ -4,7 +4,7 @@ import torch
 
 from alewm.capacity.prior import polynomial_prior, survival
 from alewm.capacity.support import CapacitySupport
-from alewm.training.diagnostics import effective_rank, masked_variance, mean_entropy
+from alewm.training.diagnostics import effective_rank, masked_variance, mean_entropy, precision_gap
 
 
 def test_an_isotropic_latent_has_full_rank_and_a_line_has_one():
@@ -27,3 +27,9 @@ def test_a_gaussian_masked_by_the_prior_has_the_priors_survival_as_variance():
 def test_entropy_of_certainty_and_of_indifference():
     q = torch.tensor([[1.0, 0, 0, 0], [0.25, 0.25, 0.25, 0.25]])
     torch.testing.assert_close(mean_entropy(q), torch.tensor(4.0).log() / 2)
+
+
+def test_a_shift_of_one_standard_deviation_is_a_precision_gap_of_one():
+    exact = 3 * torch.randn(4000, 2, 5, generator=torch.Generator().manual_seed(0)) + 7
+    assert precision_gap(exact, exact) == 0
+    assert abs(precision_gap(exact + 3, exact) - 1) < 0.02

@@ -67,6 +67,16 @@ def test_every_method_trains_and_says_how_it_goes(tmp_path, method):
     assert result.metrics["validation/prediction"] == lines[-1]["prediction"]
 
 
+def test_in_mixed_precision_a_run_says_how_far_latents_are_from_float32(tmp_path):
+    gaps = {}
+    for precision in ("float32", "bfloat16"):
+        config = run_config(precision=precision)
+        found = trainer(tmp_path / precision, config, validation=[draw_windows(16, seed=5)]).run()
+        gaps[precision] = found.metrics.get("validation/precision_gap")
+    assert gaps["float32"] is None
+    assert 0 < gaps["bfloat16"] < 1
+
+
 def test_the_loss_falls_and_a_latent_does_not_collapse(tmp_path):
     config = run_config(num_steps=100, checkpoint_every=100, log_every=20, batch_size=32)
     trainer(tmp_path, config, draw_windows(640)).run()

@@ -1,8 +1,9 @@
 """How costs grow with capacity, candidates, episodes, batch, width and projections: a figure with a panel each."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 
 import torch
@@ -40,10 +41,12 @@ class Panel:
 def bench_scaling(*, preset_name: str, sizes: Sizes, repeats: int, device: str, out: Path) -> None:
     """Prints a table per panel and writes the figure."""
     where = find_device(device)
-    panels = [*_planning(preset_name, sizes, repeats, where), *_regularizer(preset_name, sizes, repeats, where)]
-    panels += _training(preset_name, sizes, repeats, where)
-    for panel in panels:
-        print(f"{panel.title}, ms against {panel.size}: " + ", ".join(f"{x:,}: {y:.2f}" for x, y in panel.points))
+    panels: list[Panel] = []
+    ways = (_planning, _regularizer, _training)
+    for panel in chain.from_iterable(way(preset_name, sizes, repeats, where) for way in ways):
+        points = ", ".join(f"{x:,}: {y:.2f}" for x, y in panel.points)
+        print(f"{panel.title}, ms against {panel.size}: {points}", flush=True)
+        panels.append(panel)
     draw(panels, f"{preset_name} on {where.type}", out)
     print(out)
     print_line("scaling", preset=preset_name, device=where.type, panels=[vars(panel) for panel in panels])
@@ -69,7 +72,7 @@ def _measured(
     return tuple((size, 1e3 * median_seconds(partial(call, size), repeats, where)) for size in sizes)
 
 
-def _planning(preset_name: str, sizes: Sizes, repeats: int, where: torch.device) -> list[Panel]:
+def _planning(preset_name: str, sizes: Sizes, repeats: int, where: torch.device) -> Iterator[Panel]:
     config = preset(preset_name)
     model = build_world_model(config.model, torch.Generator().manual_seed(0)).to(where).eval()
     smallest, capacities = config.model.capacities[0], config.model.capacities
@@ -79,11 +82,9 @@ def _planning(preset_name: str, sizes: Sizes, repeats: int, where: torch.device)
         plan = _plan(model, sizes.iterations, where, capacity, episodes, candidates)
         return 1e3 * median_seconds(plan, repeats, where)
 
-    return [
-        Panel("a plan", "capacity k", tuple((k, milliseconds(capacity=k)) for k in capacities)),
-        Panel("a plan", "episodes together", tuple((b, milliseconds(episodes=b)) for b in sizes.episodes)),
-        Panel("a plan", "candidates", tuple((n, milliseconds(candidates=n)) for n in sizes.candidates)),
-    ]
+    yield Panel("a plan", "capacity k", tuple((k, milliseconds(capacity=k)) for k in capacities))
+    yield Panel("a plan", "episodes together", tuple((b, milliseconds(episodes=b)) for b in sizes.episodes))
+    yield Panel("a plan", "candidates", tuple((n, milliseconds(candidates=n)) for n in sizes.candidates))
 
 
 def _plan(
@@ -102,21 +103,15 @@ def _plan(
     return partial(planner.plan, now, goal, [(capacity,)] * episodes, [(0, episode, 0) for episode in range(episodes)])
 
 
-def _regularizer(preset_name: str, sizes: Sizes, repeats: int, where: torch.device) -> list[Panel]:
+def _regularizer(preset_name: str, sizes: Sizes, repeats: int, where: torch.device) -> Iterator[Panel]:
     config = preset(preset_name)
     usual_batch, usual_projections = config.training.batch_size, config.objective.num_projections
-    return [
-        Panel(
-            "MixSIGReg",
-            "projections",
-            _measured(lambda p: _mix_sigreg(preset_name, usual_batch, p, where), sizes.projections, repeats, where),
-        ),
-        Panel(
-            "MixSIGReg",
-            "windows",
-            _measured(lambda b: _mix_sigreg(preset_name, b, usual_projections, where), sizes.batches, repeats, where),
-        ),
-    ]
+    by_projections = _measured(
+        lambda p: _mix_sigreg(preset_name, usual_batch, p, where), sizes.projections, repeats, where
+    )
+    yield Panel("MixSIGReg", "projections", by_projections)
+    by_batch = _measured(lambda b: _mix_sigreg(preset_name, b, usual_projections, where), sizes.batches, repeats, where)
+    yield Panel("MixSIGReg", "windows", by_batch)
 
 
 def _mix_sigreg(preset_name: str, batch: int, projections: int, where: torch.device) -> None:
@@ -129,7 +124,7 @@ def _mix_sigreg(preset_name: str, batch: int, projections: int, where: torch.dev
     torch.autograd.grad(mix_sigreg(s, q, u[None], prior[None], support).mean(), s)
 
 
-def _training(preset_name: str, sizes: Sizes, repeats: int, where: torch.device) -> list[Panel]:
+def _training(preset_name: str, sizes: Sizes, repeats: int, where: torch.device) -> Iterator[Panel]:
     usual_way = choose_acceleration("auto", where)
 
     def update(name: str, batch: int) -> float:
@@ -143,6 +138,6 @@ def _training(preset_name: str, sizes: Sizes, repeats: int, where: torch.device)
         return 1e3 * median_seconds(call, repeats, where)
 
     usual = preset(preset_name).training.batch_size
-    by_batch = tuple((batch, update(preset_name, batch)) for batch in sizes.batches)
+    yield Panel("an update", "windows", tuple((batch, update(preset_name, batch)) for batch in sizes.batches))
     by_width = tuple((preset(name).model.latent_dim, update(name, usual)) for name in sizes.presets)
-    return [Panel("an update", "windows", by_batch), Panel("an update", "latent width D", by_width)]
+    yield Panel("an update", "latent width D", by_width)

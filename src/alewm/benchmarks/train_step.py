@@ -15,7 +15,7 @@ from alewm.devices import find_device
 from alewm.experiments.presets import preset
 from alewm.model.world_model import build_world_model
 from alewm.shapes import Tensor
-from alewm.training.acceleration import Acceleration, EncoderBlocks, Path, choose_acceleration
+from alewm.training.acceleration import RECORDED, Acceleration, EncoderBlocks, Path, choose_acceleration
 from alewm.training.config import RunConfig
 from alewm.training.graphed import GraphedUpdates, accelerated
 from alewm.training.losses import Objective
@@ -108,7 +108,7 @@ def updates_of(
     plain = PlainUpdates(
         model,
         Objective(config.objective, config.model).to(where),
-        build_optimizer(model, config.training.optim, on_device=path == "graph"),
+        build_optimizer(model, config.training.optim, on_device=path in RECORDED),
         RandomStreams(0, where),
         clip_norm=config.training.optim.clip_norm,
         autocast_dtype=config.training.autocast_dtype(where),

@@ -23,8 +23,8 @@ class TrainStep:
     """auto, cpu, cuda or cuda:1."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     """Arithmetic of the networks."""
-    acceleration: Literal["auto", "none", "compile", "graph"] = "auto"
-    """How updates are executed: as written, compiled, or compiled and recorded as a CUDA graph; auto is the fastest."""
+    acceleration: Literal["auto", "none", "compile", "record", "graph"] = "auto"
+    """How updates are executed: as written, compiled, recorded as a CUDA graph, or both (graph); auto is fastest."""
     encoder_blocks: tuple[Literal["auto", "plain", "fused"], ...] = ("auto",)
     """The encoder's blocks plain or by fused kernels; several are compared, each in a process of its own."""
     reference: bool = False

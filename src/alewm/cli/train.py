@@ -44,8 +44,9 @@ class Train:
     """auto (a GPU where there is one), cpu, cuda, cuda:1 or mps."""
     precision: Literal["auto", "float32", "bfloat16"] | None = None
     """Arithmetic of the networks; auto is bfloat16 where a GPU has it."""
-    acceleration: Literal["auto", "none", "compile", "graph"] | None = None
-    """How updates are executed: as written, compiled, or compiled and recorded as a CUDA graph; auto is the fastest."""
+    acceleration: Literal["auto", "none", "compile", "record", "graph"] | None = None
+    """How updates are executed: as written, compiled, recorded as a CUDA graph, or both (graph); auto is the fastest.
+    Runs of a minute or two end sooner with record, which has nothing to compile."""
     encoder_blocks: Literal["auto", "plain", "fused"] | None = None
     """The encoder's blocks plain, or by fused kernels where a GPU has bfloat16 and Triton; auto is the faster."""
     deterministic: bool = False

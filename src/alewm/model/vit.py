@@ -9,6 +9,7 @@ from torch import nn
 
 from alewm.errors import InputError
 from alewm.model.attention import attend
+from alewm.model.patch_map import PatchMap
 from alewm.shapes import Float, Tensor
 
 LAYER_NORM_EPS = 1e-12
@@ -129,7 +130,7 @@ class ViT(nn.Module):
         self.cls_token = nn.Parameter(torch.empty(1, 1, width))
         self.position = nn.Parameter(torch.empty(1, config.num_patches + 1, width))
         # A convolution whose stride is its kernel, written as the matrix product it is.
-        self.patch_map = nn.Linear(3 * config.patch_size**2, width)
+        self.patch_map = PatchMap(3 * config.patch_size**2, width)
         self.blocks = nn.ModuleList(ViTBlock(config) for _ in range(config.num_blocks))
         self.norm = nn.LayerNorm(width, eps=LAYER_NORM_EPS)
         self.first_token: Callable[[Sequence[ViTBlock], Tensor], Tensor] = first_token_after

@@ -1,4 +1,4 @@
-"""How an update is executed: as written, compiled, or compiled and recorded as one CUDA graph; blocks fused or not.
+"""How an update is executed: as written, compiled, recorded as one CUDA graph, or both; blocks fused or not.
 
 The choice changes the time of an update and the rounding of its sums, nothing else: weights, noise and checkpoints have
 the same layout and meaning on every path.
@@ -7,7 +7,7 @@ the same layout and meaning on every path.
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Final, Literal
 
 import torch
 
@@ -18,9 +18,12 @@ from alewm.model.fused.widths import why_not_fused
 from alewm.model.vit import ViTConfig
 from alewm.model.world_model import WorldModel
 
-Acceleration = Literal["auto", "none", "compile", "graph"]
-Path = Literal["none", "compile", "graph"]
-"""What `auto` may become."""
+Acceleration = Literal["auto", "none", "compile", "record", "graph"]
+Path = Literal["none", "compile", "record", "graph"]
+"""What `auto` may become, and `record`: a graph of what was not compiled, for runs too short to earn compiling back."""
+
+COMPILED: Final[frozenset[Path]] = frozenset({"compile", "graph"})
+RECORDED: Final[frozenset[Path]] = frozenset({"record", "graph"})
 EncoderBlocks = Literal["auto", "plain", "fused"]
 """How the encoder's blocks are computed: as they are written, or by kernels of our own."""
 
@@ -37,7 +40,12 @@ class Chosen:
     """Why they are not, where they could have been wanted."""
 
     def __str__(self) -> str:
-        how = {"none": "not compiled", "compile": "compiled", "graph": "compiled and recorded as a CUDA graph"}
+        how = {
+            "none": "not compiled",
+            "compile": "compiled",
+            "record": "recorded as a CUDA graph",
+            "graph": "compiled and recorded as a CUDA graph",
+        }
         blocks = ", the encoder's blocks by fused kernels" if self.fused else ""
         blocks += f", the encoder's blocks plain ({self.why_plain})" if self.why_plain else ""
         return f"{how[self.path]} ({self.reason}){blocks}"
@@ -63,7 +71,7 @@ class Chosen:
     @contextmanager
     def suspended(self) -> Iterator[None]:
         """Nothing is compiled in the block: a pass without gradients would be another program to the compiler."""
-        if self.path == "none":
+        if self.path not in COMPILED:
             yield
         else:
             with torch.compiler.set_stance("force_eager"):
@@ -84,8 +92,9 @@ def choose_acceleration(asked: Acceleration, device: torch.device, *, determinis
     if asked == "none":
         return Chosen("none", "asked for")
     if obstacle is not None:
-        raise InputError(f"Updates cannot be compiled: {obstacle}. Leave the acceleration at `auto`.")
-    if asked == "graph" and num_ranks() > 1:
+        how = "compiled" if asked in COMPILED else "recorded"
+        raise InputError(f"Updates cannot be {how}: {obstacle}. Leave the acceleration at `auto`.")
+    if asked in RECORDED and num_ranks() > 1:
         raise InputError("A CUDA graph holds one process, but several share the batch; use `compile` or `auto`.")
     return Chosen(asked, "asked for")
 

@@ -31,7 +31,7 @@ class TrainingConfig:
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     """Arithmetic of the networks; auto is bfloat16 where a GPU has it. Statistics are always float32."""
     acceleration: Acceleration = "auto"
-    """How updates are executed: `none`, `compile`, `graph` (compiled and recorded); auto is the fastest that runs."""
+    """How updates are executed: `none`, `compile`, `record` (as a CUDA graph), `graph` (both); auto is the fastest."""
     encoder_blocks: EncoderBlocks = field(default="auto", metadata=ADDED_LATER)
     """`fused`: by kernels of our own, where a GPU with bfloat16 and Triton runs them; `plain`; auto is the faster."""
     deterministic: bool = False

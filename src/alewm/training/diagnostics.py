@@ -1,4 +1,4 @@
-"""How a latent uses its width: effective rank, and variance under the mask."""
+"""How a latent uses its width, effective rank and variance under the mask, and what arithmetic does to it."""
 
 import torch
 
@@ -46,3 +46,14 @@ def mean_entropy(q: Float[Tensor, "B C"]) -> Float[Tensor, ""]:
     """The entropy of the capacity distribution, in nats, averaged over windows."""
     entropy: Tensor = torch.special.entr(q).sum(-1).mean()
     return entropy
+
+
+def precision_gap(s: Float[Tensor, "B F D"], exact: Float[Tensor, "B F D"]) -> Float[Tensor, ""]:
+    """The mean square by which latents differ from those of exact arithmetic, over the variance of the latter.
+
+    A predictor's error is measured against the same variance: a gap that is not small beside it makes a model that
+    predicts well in the arithmetic of training plan badly in another.
+    """
+    exact = at_least_float32(exact.detach()).flatten(0, 1)
+    gap: Tensor = (s.detach().flatten(0, 1) - exact).square().mean() / exact.var(0, correction=0).mean()
+    return gap

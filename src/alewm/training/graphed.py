@@ -3,7 +3,7 @@
 import torch
 
 from alewm.shapes import Tensor
-from alewm.training.acceleration import Path, compile_blocks, fuse_encoder
+from alewm.training.acceleration import COMPILED, RECORDED, Path, compile_blocks, fuse_encoder
 from alewm.training.step import PlainUpdates, StepResult
 
 _WARM_UPS = 3
@@ -61,6 +61,6 @@ def accelerated(
     """The same updates, executed as `path` and `fused` say; the model's blocks are fused or compiled in place."""
     if fused:
         fuse_encoder(plain.model)
-    if path != "none":
+    if path in COMPILED:
         compile_blocks(plain.model, is_fused=fused)
-    return GraphedUpdates(plain, device) if path == "graph" else plain
+    return GraphedUpdates(plain, device) if path in RECORDED else plain

@@ -14,7 +14,7 @@ from alewm.config import differences, to_dict
 from alewm.errors import InputError
 from alewm.model.world_model import WorldModel, build_world_model
 from alewm.shapes import Tensor
-from alewm.training.acceleration import choose_acceleration
+from alewm.training.acceleration import RECORDED, choose_acceleration
 from alewm.training.checkpoint import (
     Description,
     checkpoints_in,
@@ -104,7 +104,7 @@ class Trainer:
         first_weights = seeded_generator(training.seed, "weights")
         self.model: WorldModel = build_world_model(config.model, first_weights).to(device)
         self.objective = Objective(config.objective, config.model).to(device)
-        self.optimizer = build_optimizer(self.model, training.optim, on_device=self.acceleration.path == "graph")
+        self.optimizer = build_optimizer(self.model, training.optim, on_device=self.acceleration.path in RECORDED)
         self.streams = RandomStreams(training.seed, device)
         self.step = 0
         self._means = RunningMeans()
@@ -197,6 +197,8 @@ class Trainer:
         """The losses on held-out windows, with the same noise every time; loggers also get q and a rollout."""
         found = self._validated(self.validation, shows=self.loggers.are_listening)
         means: dict[str, Any] = found.means.take()
+        if found.precision_gap is not None:
+            means["precision_gap"] = found.precision_gap
         for name, windows in self.validation_apart.items():
             means |= {f"{metric}/{name}": value for metric, value in self._validated(windows).means.take().items()}
         if means:

@@ -7,7 +7,7 @@ import torch
 
 from alewm.model.world_model import WorldModel
 from alewm.shapes import Float, Tensor, UInt8
-from alewm.training.diagnostics import mean_entropy
+from alewm.training.diagnostics import mean_entropy, precision_gap
 from alewm.training.logbook import RunningMeans
 from alewm.training.losses import Losses, Objective
 from alewm.training.noise import RandomStreams
@@ -23,6 +23,8 @@ class Validation:
     """Of losses and q, over all windows and ranks."""
     q: list[Float[Tensor, "B C"]] = field(default_factory=list)
     """Capacity probabilities of this rank's windows; only where it was asked to show something."""
+    precision_gap: float | None = None
+    """How far latents of the first batch are from those of float32, in which planning encodes; of mixed precision."""
     picture: UInt8[Tensor, "rows columns 3"] | None = None
     """Frames and imagined frames of the first windows; only where it was asked to show something."""
 
@@ -48,6 +50,8 @@ def validate(
             losses: Losses = objective(model, pixels, actions, noise, streams.directions)
             if shows and found.picture is None:
                 found.picture = rollout_picture(model, pixels, actions, losses)
+        if dtype is not None and found.precision_gap is None:
+            found.precision_gap = precision_gap(losses.latents, model.encode(pixels).latents).item()
         found.means.add(
             {"loss": losses.total, **losses.terms, "q": losses.q.mean(0), "q_entropy": mean_entropy(losses.q)}
         )
