@@ -14,6 +14,7 @@ import alewm.model.fused.add_norm_kernels
 import alewm.model.fused.image_attention_kernels
 import alewm.model.fused.kernel_parts
 import alewm.model.fused.mlp_kernels
+import alewm.model.fused.mlp_resident_kernels
 import alewm.model.triton_kernels
 import alewm.planning.triton_kernels
 import alewm.regularizers.kernels.triton_kernels  # noqa: F401

@@ -1,8 +1,9 @@
 """Attention among an image's tokens by kernels of our own equals the library's, values and gradients."""
 
+import pytest
 import torch
 import torch.nn.functional as F
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from alewm.model.attention import attend
@@ -11,6 +12,7 @@ from alewm.model.fused.image_attention import (
     attention,
     run_attention,
     run_attention_backward,
+    run_first_token_backward,
 )
 from alewm.model.fused.tiles import Tile
 
@@ -27,6 +29,7 @@ def _plain(qkv: torch.Tensor, num_heads: int) -> torch.Tensor:
     tile=st.sampled_from([Tile(16, 16, 4, 1), Tile(16, 8, 4, 1), Tile(8, 16, 4, 1)]),
     seed=st.integers(0, 2**31),
 )
+@example(patches=16, heads=1, spread=1.0, tile=Tile(64, 16, 4, 1), seed=0)  # more rows than patches
 @settings(max_examples=8)
 def test_every_tile_gives_the_librarys_values_and_gradients(
     patches: int, heads: int, spread: float, tile: Tile, seed: int
@@ -42,6 +45,22 @@ def test_every_tile_gives_the_librarys_values_and_gradients(
     found, total = run_attention_backward(grad, qkv, mixed, lse, heads, tile)
     torch.testing.assert_close(found, expected_grad, atol=2e-4, rtol=2e-4)
     torch.testing.assert_close(total, expected_grad.sum((0, 1)), atol=2e-3, rtol=2e-3)
+
+
+@pytest.mark.parametrize("tile", [Tile(1, 16, 4, 1), Tile(1, 8, 4, 2), Tile(1, 4, 4, 3)])
+def test_gradients_of_keys_add_up_to_nothing_and_those_of_values_to_what_came(tile: Tile) -> None:
+    """Over all tokens of an image, exactly, since a query's shares add up to one."""
+    qkv, grad = torch.randn(2, 17, 3 * 48), torch.randn(2, 17, 48)
+    mixed, lse = run_attention(qkv, 3, Tile(16, 16, 4, 1))
+    grad_qkv, _, sums = run_first_token_backward(grad, qkv, mixed, lse, 3, tile)
+    _, keys, values = sums.flatten(2).unbind(1)
+    assert (keys == 0).all()
+    torch.testing.assert_close(values, grad.sum(1))
+    leaf = qkv.clone().requires_grad_()
+    (expected,) = torch.autograd.grad(_plain(leaf, 3), leaf, grad)
+    torch.testing.assert_close(grad_qkv[:, 0], expected[:, 0])
+    for part, total in zip(expected[..., 48:].sum(1).chunk(2, -1), (keys, values), strict=True):
+        torch.testing.assert_close(part, total, atol=1e-5, rtol=1e-5)
 
 
 def test_huge_scores_neither_overflow_nor_vanish() -> None:

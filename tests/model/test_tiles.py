@@ -34,19 +34,25 @@ def test_a_tile_that_does_not_fit_on_the_chip_is_told_and_not_taken():
 def test_tiles_are_written_and_read_and_fit_their_matrix():
     tile = Tile(64, 32, 4, 3)
     assert tile_from(str(tile)) == tile_from("64,32,4,3") == tile
-    assert tile_from("128,64,8,2,3") == Tile(128, 64, 8, 2, parts=3)
-    assert fitting([tile, Tile(64, 64, 4, 2), Tile(64, 32, 4, 2, parts=2)], 96) == [tile]
-    assert fitting([Tile(64, 32, 4, 3, parts=2)], 48) == [Tile(64, 16, 4, 3)]
-    assert tile_of("widen", 768) == CANDIDATES["widen"][0]
-    with pytest.raises(InputError, match=r"rows,chunk,warps,stages,parts, for example 128,64,8,2,1; got '64,32'"):
+    assert tile_from("128,64,8,3,2") == Tile(128, 64, 8, 3, resident=2)
+    assert fitting([tile, Tile(64, 64, 4, 2)], 96) == [tile]
+    assert fitting([Tile(64, 32, 4, 3)], 48) == [Tile(64, 16, 4, 3)]
+    with pytest.raises(InputError, match=r"rows,chunk,warps,stages,resident, for example 128,64,8,2,0; got '64,32'"):
         tile_from("64,32")
     with pytest.raises(InputError, match="The chunk of a tile must be a power of two, got 48"):
         tile_from("64,48,4,2")
-    with pytest.raises(InputError, match="The parts of a tile must be at least 1, got 0"):
-        tile_from("64,32,4,2,0")
+    with pytest.raises(InputError, match="The stages of a tile must be at least 1, got 0"):
+        tile_from("64,32,4,0")
+
+
+def test_weights_stay_on_the_chip_where_they_can():
+    for kernel in ("widen", "narrow_backward"):
+        assert tile_of(kernel, 768, resident=True) == CANDIDATES[kernel][0]
+        assert not tile_of(kernel, 768).resident
+        assert tile_of(kernel, 768) in CANDIDATES[kernel]
 
 
 @pytest.mark.parametrize("kernel", CANDIDATES)
 def test_all_candidates_fit_vit_tiny(kernel):
-    columns = 256 if "attention" in kernel else 768
+    columns = 768 if kernel in ("widen", "narrow_backward") else 256
     assert fitting(CANDIDATES[kernel], columns) == list(CANDIDATES[kernel])

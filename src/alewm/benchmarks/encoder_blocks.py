@@ -68,19 +68,19 @@ def _kernels(
     more = tuple(tile_from(text) for text in tiles)
     found = time_tiles(trials, {trial.kernel: more for trial in trials}, where, repeats)
     print(f"{rows} rows, width {width}, hidden {config.mlp_dim}, {dtype} on {where}; * is the fastest")
-    print(f"{'kernel':<20}{'rows,chunk,warps,stages,parts':<31}{'ms':>8}{'TB/s':>7}{'TFLOP/s':>9}")
+    print(f"{'kernel':<22}{'rows,chunk,warps,stages,resident':<34}{'ms':>8}{'TB/s':>7}{'TFLOP/s':>9}")
     lines: list[dict[str, Any]] = []
     for trial in trials:
         times = {tile: time for (kernel, tile), time in found.items() if kernel == trial.kernel}
         for tile, time in times.items():
             line = {"kernel": trial.kernel, "tile": str(tile)}
             if isinstance(time, str):
-                print(f"{trial.kernel:<20}{tile!s:<31}{time}")
+                print(f"{trial.kernel:<22}{tile!s:<34}{time}")
                 lines.append({**line, "obstacle": time})
                 continue
             mark = " *" if tile == fastest(times) else ""
             moved, done = trial.num_bytes / time / 1e9, trial.num_operations / time / 1e9
-            print(f"{trial.kernel:<20}{tile!s:<31}{time:>8.3f}{moved:>7.2f}{done:>9.1f}{mark}")
+            print(f"{trial.kernel:<22}{tile!s:<34}{time:>8.3f}{moved:>7.2f}{done:>9.1f}{mark}")
             lines.append({**line, "milliseconds": time, "terabytes_per_second": moved, "teraflops": done})
     return lines
 

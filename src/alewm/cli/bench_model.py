@@ -61,7 +61,7 @@ class EncoderBlocks:
     blocks: int = 3
     """Blocks one after the other."""
     tiles: tuple[str, ...] = ()
-    """More tiles for every kernel beside its candidates, as rows,chunk,warps,stages,parts: 64,32,4,2,1."""
+    """More tiles for every kernel beside its candidates, as rows,chunk,warps,stages,resident: 64,32,4,2,0."""
     repeats: int = 20
     """Timed calls of each."""
     device: str = "auto"

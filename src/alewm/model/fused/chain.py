@@ -40,6 +40,7 @@ def first_token_by_kernels_or_plain(blocks: Sequence[ViTBlock], x: Float[Tensor,
 def why_kernels_fail(config: ViTConfig, device: torch.device) -> str | None:
     """The reason this GPU cannot run the kernels for such blocks, found by running them once; None if it can."""
     block = ViTBlock(config).to(device)
+    # One image is enough: no kernel is compiled for a number of rows, so that training compiles none of them again.
     x = torch.zeros(1, config.num_patches + 1, config.hidden_dim, device=device)
     try:
         torch.autograd.grad(through_blocks([block], x, torch.bfloat16).sum(), list(block.parameters()))

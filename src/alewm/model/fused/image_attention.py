@@ -5,6 +5,7 @@ these write the gradient as the map before them made its outputs, and its sum ov
 """
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -42,10 +43,10 @@ def _attention_backward(
 def run_attention(qkv: Tensor, num_heads: int, tile: Tile | None = None) -> tuple[Tensor, Tensor]:
     """What every token reads, and the log-sum-exp of its scores in base two, by one kernel."""
     sizes, (N, L, W) = _sizes(qkv, num_heads), _shape(qkv)
-    tile = tile or tile_of("attention", L - 1)
+    tile = _tile_within(tile or tile_of("attention", L - 1), L - 1)
     mixed, lse = qkv.new_empty(N, L, W), qkv.new_empty(N, num_heads, L, dtype=torch.float32)
     kernels.image_attention_forward[((L - 1) // tile.rows + 1, N * num_heads)](
-        qkv, mixed, lse, _base_two(sizes["HEAD"]), **sizes, ROWS=tile.rows, CHUNK=tile.chunk,
+        qkv, mixed, lse, _scales(sizes["HEAD"])[0], **sizes, ROWS=tile.rows, CHUNK=tile.chunk,
         num_warps=tile.warps, num_stages=tile.stages,
     )  # fmt: skip
     return mixed, lse
@@ -56,19 +57,34 @@ def run_attention_backward(
 ) -> tuple[Tensor, Tensor]:
     """The gradient of `qkv` and its sum over tokens, by a kernel for all that involves the first token and another."""
     sizes, (N, L, _) = _sizes(qkv, num_heads), _shape(qkv)
-    tile, grad_mixed = tile or tile_of("attention_backward", L - 1), grad_mixed.contiguous()
-    grad_qkv, beside = torch.empty_like(qkv), lse.new_empty(N, num_heads, 4, L - 1)
-    sums = lse.new_empty(N, num_heads, 3, sizes["HEAD"])
-    scale, slope = _base_two(sizes["HEAD"]), sizes["HEAD"] ** -0.5
-    kernels.first_token_backward[(2, N * num_heads)](
-        qkv, mixed, lse, grad_mixed, grad_qkv, beside, scale, slope, **sizes, ROWS=min(64, L - 1), num_warps=4
-    )
+    tile = _tile_within(tile or tile_of("attention_backward", L - 1), L - 1)
+    grad_mixed = grad_mixed.contiguous()
+    grad_qkv, beside, sums = run_first_token_backward(grad_mixed, qkv, mixed, lse, num_heads)
     kernels.patches_backward[(N * num_heads,)](
-        qkv, lse, grad_mixed, beside, grad_qkv, sums, scale, slope, **sizes, ROWS=tile.rows, CHUNK=tile.chunk,
-        num_warps=tile.warps, num_stages=tile.stages,
+        qkv, lse, grad_mixed, beside, grad_qkv, sums, *_scales(sizes["HEAD"]), **sizes, ROWS=tile.rows,
+        CHUNK=tile.chunk, num_warps=tile.warps, num_stages=tile.stages,
     )  # fmt: skip
-    of_patches = sums.sum(0).transpose(0, 1).flatten()
-    return grad_qkv, of_patches + grad_qkv[:, 0].sum(0, dtype=torch.float32)
+    return grad_qkv, sums.sum(0).flatten()
+
+
+def run_first_token_backward(
+    grad_mixed: Tensor, qkv: Tensor, mixed: Tensor, lse: Tensor, num_heads: int, tile: Tile | None = None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The gradient of `qkv` with the first token's part in it, what patches need, and sums but for the queries'."""
+    sizes, (N, L, _) = _sizes(qkv, num_heads), _shape(qkv)
+    tile = tile or tile_of("first_token_backward", L - 1)
+    grad_qkv, beside = torch.empty_like(qkv), lse.new_empty(N, num_heads, 4, L - 1)
+    sums = lse.new_empty(N, 3, num_heads, sizes["HEAD"])
+    kernels.first_token_backward[(2, N * num_heads)](
+        qkv, mixed, lse, grad_mixed, grad_qkv, beside, sums, *_scales(sizes["HEAD"]), **sizes, CHUNK=tile.chunk,
+        STAGES=tile.stages, num_warps=tile.warps,
+    )  # fmt: skip
+    return grad_qkv, beside, sums
+
+
+def _tile_within(tile: Tile, num_patches: int) -> Tile:
+    """The tile with no more rows than there are patches."""
+    return replace(tile, rows=min(tile.rows, num_patches))
 
 
 def _shape(qkv: Tensor) -> tuple[int, int, int]:
@@ -81,8 +97,10 @@ def _sizes(qkv: Tensor, num_heads: int) -> dict[str, int]:
     return {"HEADS": num_heads, "HEAD": W // num_heads, "PATCHES": L - 1}
 
 
-def _base_two(head_width: int) -> float:
-    return math.log2(math.e) / math.sqrt(head_width)
+def _scales(head_width: int) -> tuple[float, float]:
+    """By which scores are multiplied: for powers of two, and for powers of e."""
+    slope = 1 / math.sqrt(head_width)
+    return math.log2(math.e) * slope, slope
 
 
 @_attention.register_fake

@@ -72,14 +72,20 @@ def _first_token_asks(
 
 @triton.jit
 def first_token_backward(
-    qkv, mixed, lse, grad_mixed, grad_qkv, beside, scale, slope,
-    HEADS: tl.constexpr, HEAD: tl.constexpr, PATCHES: tl.constexpr, ROWS: tl.constexpr,
+    qkv, mixed, lse, grad_mixed, grad_qkv, beside, sums, scale, slope,
+    HEADS: tl.constexpr, HEAD: tl.constexpr, PATCHES: tl.constexpr, CHUNK: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
     """What the first token of one image's head has to do with the gradients; `slope` is `scale` in base e.
 
     Its own query, key and value get their gradients. `beside` [images, HEADS, 4, PATCHES] gets of every patch: the
     gradient's product with what the patch read, the gradient of its score of the first token, the share of it that the
-    first token read, and the gradient of that score. One program takes the token as a query, another as a key.
+    first token read, and the gradient of that score. One program takes the token as a query, another as a key, each
+    CHUNK patches at a time.
+
+    `sums` [images, 3, HEADS, HEAD] gets what the gradients of keys and of values add up to over all tokens. It needs
+    neither, because a query's shares add up to one: so the gradients of its scores add up to zero, and those of the
+    keys, each a sum of queries times these, to zero with them; and each query's gradient is shared out among the values
+    whole.
     """
     dtype = qkv.dtype.element_ty
     width: tl.constexpr = HEADS * HEAD
@@ -92,6 +98,7 @@ def first_token_backward(
     grad_mixed += in_mixed
     lse += pair * (1 + PATCHES)
     beside += pair * (4 * PATCHES)
+    sums += (pair // HEADS) * (3 * width) + (pair % HEADS) * HEAD
     d = tl.arange(0, HEAD)
     query0, grad0 = tl.load(qkv + d).to(tl.float32), tl.load(grad_mixed + d).to(tl.float32)
     key0, value0 = tl.load(qkv + width + d).to(tl.float32), tl.load(qkv + 2 * width + d).to(tl.float32)
@@ -100,21 +107,23 @@ def first_token_backward(
     weight0 = tl.exp2(tl.sum(query0 * key0, axis=0) * scale - total0)
     grad_score0 = weight0 * (tl.sum(grad0 * value0, axis=0) - along0) * slope
     if tl.program_id(0) == 0:
-        grad_query0 = grad_score0 * key0
-        for start in range(0, PATCHES, ROWS):
-            patches = start + tl.arange(0, ROWS)
+        # Sums are kept by row until the end: to add rows up, threads wait for each other.
+        to_query = tl.zeros((CHUNK, HEAD), tl.float32)
+        for start in tl.range(0, PATCHES, CHUNK, num_stages=STAGES):
+            patches = start + tl.arange(0, CHUNK)
             at = (1 + patches)[:, None] * (3 * width) + d[None, :]
             key, value = tl.load(qkv + width + at).to(tl.float32), tl.load(qkv + 2 * width + at).to(tl.float32)
             weights = tl.exp2(tl.sum(key * query0[None, :], axis=1) * scale - total0)
             grad_scores = weights * (tl.sum(value * grad0[None, :], axis=1) - along0) * slope
             tl.store(beside + 2 * PATCHES + patches, weights)
             tl.store(beside + 3 * PATCHES + patches, grad_scores)
-            grad_query0 += tl.sum(key * grad_scores[:, None], axis=0)
-        tl.store(grad_qkv + d, grad_query0.to(dtype))
+            to_query += key * grad_scores[:, None]
+        tl.store(grad_qkv + d, (grad_score0 * key0 + tl.sum(to_query, axis=0)).to(dtype))
     else:
-        grad_key0, grad_value0 = grad_score0 * query0, weight0 * grad0
-        for start in range(0, PATCHES, ROWS):
-            patches = start + tl.arange(0, ROWS)
+        to_key, to_value = tl.zeros((CHUNK, HEAD), tl.float32), tl.zeros((CHUNK, HEAD), tl.float32)
+        total = tl.zeros((CHUNK, HEAD), tl.float32)
+        for start in tl.range(0, PATCHES, CHUNK, num_stages=STAGES):
+            patches = start + tl.arange(0, CHUNK)
             query = tl.load(qkv + (1 + patches)[:, None] * (3 * width) + d[None, :]).to(tl.float32)
             at = (1 + patches)[:, None] * width + d[None, :]
             grad, read = tl.load(grad_mixed + at).to(tl.float32), tl.load(mixed + at).to(tl.float32)
@@ -123,10 +132,13 @@ def first_token_backward(
             grads = shares * (tl.sum(grad * value0[None, :], axis=1) - along) * slope
             tl.store(beside + patches, along)
             tl.store(beside + PATCHES + patches, grads)
-            grad_key0 += tl.sum(query * grads[:, None], axis=0)
-            grad_value0 += tl.sum(grad * shares[:, None], axis=0)
-        tl.store(grad_qkv + width + d, grad_key0.to(dtype))
-        tl.store(grad_qkv + 2 * width + d, grad_value0.to(dtype))
+            to_key += query * grads[:, None]
+            to_value += grad * shares[:, None]
+            total += grad
+        tl.store(grad_qkv + width + d, (grad_score0 * query0 + tl.sum(to_key, axis=0)).to(dtype))
+        tl.store(grad_qkv + 2 * width + d, (weight0 * grad0 + tl.sum(to_value, axis=0)).to(dtype))
+        tl.store(sums + width + d, tl.zeros((HEAD,), tl.float32))
+        tl.store(sums + 2 * width + d, grad0 + tl.sum(total, axis=0))
 
 
 @triton.jit
@@ -137,8 +149,8 @@ def patches_backward(
     """The gradients of one head of one image's patches, after `first_token_backward`.
 
     CHUNK keys and values with their gradients stay on the chip while ROWS queries at a time pass by. One program does
-    it all, so that the sums have one order; the gradient of a query grows where it is written. `sums` [images, HEADS,
-    3, HEAD] gets the gradients of queries, keys and values, added up over the patches.
+    it all, so that the sums have one order; the gradient of a query grows where it is written. `sums` [images, 3,
+    HEADS, HEAD] gets the gradients of queries, added up over all tokens.
     """
     dtype = qkv.dtype.element_ty
     width: tl.constexpr = HEADS * HEAD
@@ -149,10 +161,9 @@ def patches_backward(
     grad_mixed += (pair // HEADS) * ((1 + PATCHES) * width) + (pair % HEADS) * HEAD
     lse += pair * (1 + PATCHES)
     beside += pair * (4 * PATCHES)
-    sums += pair * (3 * HEAD)
+    sums += (pair // HEADS) * (3 * width) + (pair % HEADS) * HEAD
     d = tl.arange(0, HEAD)
-    query_sum = tl.zeros((HEAD,), tl.float32)
-    key_sum, value_sum = tl.zeros((HEAD,), tl.float32), tl.zeros((HEAD,), tl.float32)
+    query_sum = tl.load(grad_qkv + d).to(tl.float32)
     for first in tl.static_range(0, PATCHES, CHUNK):
         asked = first + tl.arange(0, CHUNK)
         at = (1 + asked)[:, None] * (3 * width) + d[None, :]
@@ -183,10 +194,6 @@ def patches_backward(
                 query_sum += tl.sum(grad_query, axis=1)
         tl.store(grad_qkv + width + at, grad_key.to(dtype))
         tl.store(grad_qkv + 2 * width + at, grad_value.to(dtype))
-        key_sum += tl.sum(grad_key, axis=0)
-        value_sum += tl.sum(grad_value, axis=0)
         if first + CHUNK < PATCHES:
             tl.debug_barrier()  # what was written above is read again
     tl.store(sums + d, query_sum)
-    tl.store(sums + HEAD + d, key_sum)
-    tl.store(sums + 2 * HEAD + d, value_sum)

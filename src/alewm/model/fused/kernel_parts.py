@@ -75,14 +75,8 @@ def normal_tail(h):
 
 
 @triton.jit
-def gelu(h):
-    """h Φ(h)."""
-    return tl.maximum(h, 0.0) - tl.abs(h) * normal_tail(h)
-
-
-@triton.jit
-def gelu_slope(h):
-    """The derivative of GELU, Φ(h) + h φ(h)."""
+def gelu_and_slope(h):
+    """GELU and its derivative, h Φ(h) and Φ(h) + h φ(h), which share Φ."""
     tail = normal_tail(h)
-    density = tl.exp2(h * 0.7213475204444817 * -h - 1.3257480647361592)
-    return tl.where(h >= 0, 1.0 - tail, tail) + h * density
+    below = tl.where(h >= 0, 1.0 - tail, tail)
+    return h * below, below + h * tl.exp2(h * 0.7213475204444817 * -h - 1.3257480647361592)

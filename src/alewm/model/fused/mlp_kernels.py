@@ -1,9 +1,8 @@
-"""Triton kernels of an MLP's widening map with its GELU, and of the way back through both; `mlp` calls them.
+"""Triton kernels of an MLP's widening map with its GELU, and of the way back through both; `mlp_launches` calls them.
 
 Each is a matrix product that goes on to what follows it while the tile is on the chip. A program holds ROWS rows, read
-once, and walks over one of PARTS shares of the hidden units CHUNK at a time. Programs that share rows are neighbours,
-so that all but the first find them in the cache. Offsets within a program's rows fit into 32 bits, and its arguments
-point to these rows. Weights are as `nn.Linear` keeps them: w1 [HIDDEN, width], w2 [width, HIDDEN].
+once, and walks over the hidden units CHUNK at a time. Offsets within its rows fit into 32 bits, and its arguments point
+to these rows. Weights are as `nn.Linear` keeps them: w1 [HIDDEN, width], w2 [width, HIDDEN].
 """
 
 # mypy: disable-error-code="no-untyped-def, untyped-decorator"
@@ -11,65 +10,60 @@ point to these rows. Weights are as `nn.Linear` keeps them: w1 [HIDDEN, width], 
 import triton
 import triton.language as tl
 
-from alewm.model.fused.kernel_parts import gelu, gelu_slope, load_rows
+from alewm.model.fused.kernel_parts import gelu_and_slope, load_rows
 
 
 @triton.jit(do_not_specialize=["num_rows"])
 def widen(
-    x, w1, b1, h, a, num_rows,
-    HIDDEN: tl.constexpr, LEFT: tl.constexpr, RIGHT: tl.constexpr,
-    ROWS: tl.constexpr, CHUNK: tl.constexpr, PARTS: tl.constexpr,
+    x, w1, b1, slope, a, num_rows,
+    HIDDEN: tl.constexpr, LEFT: tl.constexpr, RIGHT: tl.constexpr, ROWS: tl.constexpr, CHUNK: tl.constexpr,
 ):  # fmt: skip
-    """h = x w1ᵀ + b1 and a = GELU(h) of the h that was written, both in the weights' dtype; b1 is float32."""
+    """GELU'(h) and a = GELU(h) of h = x w1ᵀ + b1, both in the weights' dtype; b1 is float32."""
     dtype = w1.dtype.element_ty
-    block, part = (tl.program_id(0) // PARTS).to(tl.int64), tl.program_id(0) % PARTS
+    block = tl.program_id(0).to(tl.int64)
     rows, num_rows = tl.arange(0, ROWS), (num_rows - block * ROWS).to(tl.int32)
     inside = (rows < num_rows)[:, None]
     x += block * (ROWS * (LEFT + RIGHT))
-    h += block * (ROWS * HIDDEN)
+    slope += block * (ROWS * HIDDEN)
     a += block * (ROWS * HIDDEN)
     on_left, on_right = tl.arange(0, LEFT)[:, None], LEFT + tl.arange(0, RIGHT)[:, None]
     left, right = load_rows(x, rows, num_rows, LEFT, RIGHT)
-    first = part * (HIDDEN // PARTS)
-    for start in range(0, HIDDEN // PARTS, CHUNK):
-        units = first + start + tl.arange(0, CHUNK)
+    for start in range(0, HIDDEN, CHUNK):
+        units = start + tl.arange(0, CHUNK)
         into = w1 + units[None, :] * (LEFT + RIGHT)
         wide = tl.dot(left, tl.load(into + on_left), input_precision="ieee")
         wide = tl.dot(right, tl.load(into + on_right), wide, input_precision="ieee")
-        rounded = (wide + tl.load(b1 + units)[None, :]).to(dtype)
+        value, derivative = gelu_and_slope(wide + tl.load(b1 + units)[None, :])
         to = rows[:, None] * HIDDEN + units[None, :]
-        tl.store(h + to, rounded, mask=inside)
-        tl.store(a + to, gelu(rounded.to(tl.float32)).to(dtype), mask=inside)
+        tl.store(slope + to, derivative.to(dtype), mask=inside)
+        tl.store(a + to, value.to(dtype), mask=inside)
 
 
 @triton.jit(do_not_specialize=["num_rows"])
 def narrow_backward(
-    grad_y, w2, h, grad_h, sums, num_rows,
-    HIDDEN: tl.constexpr, LEFT: tl.constexpr, RIGHT: tl.constexpr,
-    ROWS: tl.constexpr, CHUNK: tl.constexpr, PARTS: tl.constexpr,
+    grad_y, w2, slope, grad_h, sums, num_rows,
+    HIDDEN: tl.constexpr, LEFT: tl.constexpr, RIGHT: tl.constexpr, ROWS: tl.constexpr, CHUNK: tl.constexpr,
 ):  # fmt: skip
-    """grad_h = (grad_y w2) GELU'(h) in the weights' dtype; sums[block of rows] is its sum over them in float32."""
+    """grad_h = (grad_y w2) slope in the weights' dtype; sums[block of rows] is its sum over them in float32."""
     dtype = w2.dtype.element_ty
-    block, part = (tl.program_id(0) // PARTS).to(tl.int64), tl.program_id(0) % PARTS
+    block = tl.program_id(0).to(tl.int64)
     rows, num_rows = tl.arange(0, ROWS), (num_rows - block * ROWS).to(tl.int32)
     inside = (rows < num_rows)[:, None]
     grad_y += block * (ROWS * (LEFT + RIGHT))
-    h += block * (ROWS * HIDDEN)
+    slope += block * (ROWS * HIDDEN)
     grad_h += block * (ROWS * HIDDEN)
     sums += block * HIDDEN
     on_left, on_right = tl.arange(0, LEFT)[:, None] * HIDDEN, (LEFT + tl.arange(0, RIGHT))[:, None] * HIDDEN
     left, right = load_rows(grad_y, rows, num_rows, LEFT, RIGHT)
-    first = part * (HIDDEN // PARTS)
-    at = rows[:, None] * HIDDEN + first + tl.arange(0, CHUNK)[None, :]
-    read = tl.load(h + at, mask=inside, other=0.0)
-    for start in range(0, HIDDEN // PARTS, CHUNK):
-        units = first + start + tl.arange(0, CHUNK)
+    at = rows[:, None] * HIDDEN + tl.arange(0, CHUNK)[None, :]
+    read = tl.load(slope + at, mask=inside, other=0.0)
+    for start in range(0, HIDDEN, CHUNK):
+        units = start + tl.arange(0, CHUNK)
         grad = tl.dot(left, tl.load(w2 + on_left + units[None, :]), input_precision="ieee")
         grad = tl.dot(right, tl.load(w2 + on_right + units[None, :]), grad, input_precision="ieee")
-        slope = gelu_slope(read.to(tl.float32))
-        # A chunk ahead: what comes from far arrives while this chunk is computed.
-        read = tl.load(h + at + CHUNK, mask=inside & (start + CHUNK < HIDDEN // PARTS), other=0.0)
-        rounded = (grad * slope).to(dtype)
+        rounded = (grad * read.to(tl.float32)).to(dtype)
+        # A chunk ahead: what comes from far arrives while this chunk is finished.
+        read = tl.load(slope + at + CHUNK, mask=inside & (start + CHUNK < HIDDEN), other=0.0)
         tl.store(grad_h + at, rounded, mask=inside)
         tl.store(sums + units, tl.sum(rounded.to(tl.float32), axis=0))
         at += CHUNK

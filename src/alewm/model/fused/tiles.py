@@ -17,53 +17,61 @@ class Tile:
     warps: int
     """Warps per program."""
     stages: int
-    """Chunks of weights in flight."""
-    parts: int = 1
-    """Programs that share the columns of the same rows."""
+    """Chunks in flight; blocks of rows, where weights stay."""
+    resident: int = 0
+    """Programs per processor that stay with a chunk of weights while rows come by; 0 if they stay with rows."""
 
     def __str__(self) -> str:
         return ",".join(map(str, vars(self).values()))
 
 
 def tile_from(text: str) -> Tile:
-    """The tile that `str` wrote: rows,chunk,warps,stages,parts, or the first four of them."""
+    """The tile that `str` wrote: rows,chunk,warps,stages,resident, or the first four of them."""
     numbers = text.split(",")
     if len(numbers) not in (4, 5) or not all(number.strip().isdigit() for number in numbers):
-        raise InputError(f"A tile is written rows,chunk,warps,stages,parts, for example 128,64,8,2,1; got {text!r}.")
+        form = "rows,chunk,warps,stages,resident, for example 128,64,8,2,0"
+        raise InputError(f"A tile is written {form}; got {text!r}.")
     tile = Tile(*map(int, numbers))
     for name, value in vars(tile).items():
-        if value < 1:
+        if value < 1 and name != "resident":
             raise InputError(f"The {name} of a tile must be at least 1, got {value} in {text!r}.")
         if name in ("rows", "chunk", "warps") and value & (value - 1):
             raise InputError(f"The {name} of a tile must be a power of two, got {value} in {text!r}.")
     return tile
 
 
-# Four warps multiply 64 rows at a time. Every program of an MLP's kernels reads all weights of its columns, so that
-# more rows ask less of the cache. Two to five of these programs fit on a processor of Hopper, so that one computes
-# while another waits for memory; with several parts they are shorter, and the last of them end together.
+# Four warps multiply 64 rows at a time. Where weights stay, one or two programs fit on a processor of Hopper beside the
+# blocks of rows under way, up to five without: then others compute while one waits. Where rows stay, every program of
+# an MLP's kernels reads all weights, so that more rows ask less of the cache; two to five of these fit.
 CANDIDATES: Mapping[str, tuple[Tile, ...]] = {
     "widen": (
+        Tile(64, 64, 4, 3, resident=2),
+        Tile(64, 64, 4, 1, resident=5),
+        Tile(128, 64, 8, 1, resident=3),
         Tile(128, 64, 8, 2),
-        Tile(128, 64, 8, 1),
-        Tile(128, 32, 8, 1),
-        Tile(128, 64, 8, 1, 3),
         Tile(64, 64, 4, 1),
     ),
-    "narrow_backward": (Tile(128, 64, 8, 2), Tile(64, 64, 4, 1), Tile(128, 32, 8, 2), Tile(64, 32, 4, 2)),
+    "narrow_backward": (
+        Tile(128, 64, 8, 3, resident=1),
+        Tile(64, 64, 4, 2, resident=2),
+        Tile(128, 64, 8, 2),
+        Tile(64, 64, 4, 1),
+    ),
     "attention": (Tile(64, 64, 4, 3), Tile(64, 64, 4, 2), Tile(128, 64, 8, 2)),
-    "attention_backward": (Tile(64, 64, 4, 3), Tile(32, 128, 4, 3), Tile(64, 128, 8, 3), Tile(32, 64, 4, 3)),
+    "attention_backward": (Tile(32, 128, 4, 3), Tile(64, 64, 4, 3), Tile(64, 128, 8, 3)),
+    # One row, the first token's; patches a chunk at a time.
+    "first_token_backward": (Tile(1, 32, 4, 3), Tile(1, 16, 4, 3), Tile(1, 64, 4, 1)),
 }
-"""The first is used: on an H200 the fastest of those tried, but for attention's way back, where 32,128,4,3 took 5 %
-less and 64,64,4,3 had been compared with float32 more often. `alewm bench encoder-blocks` times them all."""
+"""The first that the device can run and whose chunk divides the columns is used. On an H200 it was the fastest of those
+tried, both where weights stay and where rows do, by `alewm bench encoder-blocks`, which times them all."""
 
 
-def tile_of(kernel: str, columns: int) -> Tile:
-    """The tile of `kernel` for a wide matrix of so many columns."""
-    return fitting(CANDIDATES[kernel], columns)[0]
+def tile_of(kernel: str, columns: int, *, resident: bool = False) -> Tile:
+    """The tile of `kernel` for a wide matrix of so many columns; only `resident` ones if these can be run."""
+    return fitting([tile for tile in CANDIDATES[kernel] if bool(tile.resident) == resident], columns)[0]
 
 
 def fitting(tiles: Sequence[Tile], columns: int) -> list[Tile]:
-    """The tiles whose chunks divide their part of `columns`, or the first with a chunk and a part that do."""
-    found = [tile for tile in tiles if columns % (tile.chunk * tile.parts) == 0]
-    return found or [replace(tiles[0], chunk=columns & -columns, parts=1)]
+    """The tiles whose chunks divide `columns`, or the first with a chunk that does."""
+    found = [tile for tile in tiles if columns % tile.chunk == 0]
+    return found or [replace(tiles[0], chunk=columns & -columns)]

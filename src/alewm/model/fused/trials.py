@@ -11,8 +11,9 @@ import torch
 from triton.compiler.errors import CompilationError
 from triton.runtime.errors import OutOfResources, PTXASError
 
-from alewm.model.fused.image_attention import run_attention, run_attention_backward
-from alewm.model.fused.mlp import run_narrow_backward, run_widen
+from alewm.errors import InputError
+from alewm.model.fused.image_attention import run_attention, run_attention_backward, run_first_token_backward
+from alewm.model.fused.mlp_launches import run_narrow_backward, run_widen
 from alewm.model.fused.tiles import CANDIDATES, Tile, fitting
 
 
@@ -44,17 +45,19 @@ def mlp_trials(num_rows: int, width: int, hidden: int, dtype: torch.dtype, devic
     """The kernels of an MLP, one after the other."""
     draw = _Draws(device)
     x, w1, w2 = draw(num_rows, width).to(dtype), draw(hidden, width).to(dtype), draw(width, hidden).to(dtype)
-    b1, h = draw(hidden), draw(num_rows, hidden).to(dtype)
+    b1, slope = draw(hidden), draw(num_rows, hidden).to(dtype)
     # Each reads narrow rows and reads or writes two matrices of wide ones.
     num_bytes, num_operations = dtype.itemsize * num_rows * (width + 2 * hidden), 2 * num_rows * width * hidden
     yield Trial("widen", hidden, lambda tile: run_widen(x, w1, b1, tile), num_bytes, num_operations)
-    yield Trial("narrow_backward", hidden, lambda tile: run_narrow_backward(x, w2, h, tile), num_bytes, num_operations)
+    yield Trial(
+        "narrow_backward", hidden, lambda tile: run_narrow_backward(x, w2, slope, tile), num_bytes, num_operations
+    )
 
 
 def attention_trials(
     num_images: int, num_tokens: int, width: int, heads: int, dtype: torch.dtype, device: torch.device
 ) -> Iterator[Trial]:
-    """The kernels of attention, there and back; the way back is two kernels."""
+    """The kernels of attention, there and back; the way back is two kernels, the first timed alone too."""
     draw = _Draws(device)
     qkv, grad = draw(num_images, num_tokens, 3 * width).to(dtype), draw(num_images, num_tokens, width).to(dtype)
     mixed, lse = run_attention(qkv, heads)
@@ -72,6 +75,13 @@ def attention_trials(
         lambda tile: run_attention_backward(grad, qkv, mixed, lse, heads, tile),
         dtype.itemsize * rows * 8 * width,
         5 * product,
+    )
+    yield Trial(
+        "first_token_backward",
+        num_tokens - 1,
+        lambda tile: run_first_token_backward(grad, qkv, mixed, lse, heads, tile),
+        dtype.itemsize * rows * 5 * width,
+        16 * rows * width,
     )
 
 
@@ -109,7 +119,7 @@ def _warm_up(device: torch.device, call: Callable[[], object]) -> None:
 def _milliseconds_or_why_not(call: Callable[[], object], device: torch.device, repeats: int) -> float | str:
     try:
         return _milliseconds(call, device, repeats)
-    except (OutOfResources, PTXASError, CompilationError) as error:
+    except (OutOfResources, PTXASError, CompilationError, InputError) as error:
         return " ".join(str(error).split())[:200]
 
 
