@@ -13,13 +13,9 @@ from alewm.model.fused import add_norm_kernels
 from alewm.model.fused.widths import two_parts
 from alewm.shapes import Float, Tensor
 
-_ROWS = 4
-"""Of a program forward, one for each of its warps."""
-_ROWS_BACK = 16
-"""Of a program backward at a time, one for each of its warps."""
-_PROGRAMS = 264
-"""That share the rows backward: two for each processor of the largest GPUs, all that it holds at once. As many warps in
-smaller programs leave more sums to be added up."""
+_ROWS, _WARPS = 4, 4
+_PROGRAMS = 1056
+"""That share the rows of a backward pass: eight for each multiprocessor of the largest GPUs."""
 
 
 class Branch(NamedTuple):
@@ -56,7 +52,7 @@ def _add_norm(
     stream, xn = torch.empty_like(x), torch.empty_like(mapped)
     add_norm_kernels.add_norm_forward[(triton.cdiv(num_rows, _ROWS),)](
         x, mapped, bias, scale, shift, stream, xn, num_rows, eps,
-        LEFT=left, RIGHT=right, ROWS=_ROWS, num_warps=_ROWS,
+        LEFT=left, RIGHT=right, ROWS=_ROWS, num_warps=_WARPS,
     )  # fmt: skip
     return stream, xn
 
@@ -68,12 +64,12 @@ def _add_norm_backward(
     """The gradients of x and of the branch, and those of scale, shift and bias side by side."""
     W = stream.shape[-1]
     num_rows, (left, right) = stream.numel() // W, two_parts(W)
-    num_programs = min(_PROGRAMS, triton.cdiv(num_rows, _ROWS_BACK))
+    num_programs = min(_PROGRAMS, triton.cdiv(num_rows, _ROWS))
     grad_x, grad_branch = torch.empty_like(stream), torch.empty_like(stream, dtype=grad_xn.dtype)
     sums = stream.new_empty(num_programs, 3 * W)
     add_norm_kernels.add_norm_backward[(num_programs,)](
         stream, scale, grad_stream.contiguous(), grad_xn.contiguous(), grad_x, grad_branch, sums, num_rows, eps,
-        LEFT=left, RIGHT=right, ROWS=_ROWS_BACK, num_warps=_ROWS_BACK,
+        LEFT=left, RIGHT=right, ROWS=_ROWS, num_warps=_WARPS,
     )  # fmt: skip
     return grad_x, grad_branch, sums.sum(0)
 
