@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from threading import Lock
 from typing import NamedTuple, Protocol, runtime_checkable
+from weakref import WeakKeyDictionary
 
 import h5py
 import numpy as np
@@ -48,6 +49,10 @@ class ChunkTable(NamedTuple):
     sizes: np.ndarray
     frames_per_chunk: int
     decoder: Decoder
+
+
+_TABLES: WeakKeyDictionary[EpisodeStore, ChunkTable | str] = WeakKeyDictionary()
+"""Of open stores: asking HDF5 where a million frames are takes seconds, and training reads a store by two loaders."""
 
 
 def chunk_table(pixels: h5py.Dataset) -> ChunkTable | str:
@@ -230,7 +235,9 @@ def open_frames(
     if they fit in `decoded_limit_bytes`, and otherwise decoded and downsampled at each read.
     """
     rows = np.concatenate([np.arange(store.rows_of(e).start, store.rows_of(e).stop) for e in episodes])
-    table = chunk_table(store.pixels)
+    if store not in _TABLES:
+        _TABLES[store] = chunk_table(store.pixels)
+    table = _TABLES[store]
     if isinstance(table, str):
         source: FrameSource = PlainFrames(store, table)
     else:
