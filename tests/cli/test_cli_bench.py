@@ -46,6 +46,18 @@ def test_a_benchmark_ends_in_a_line_of_json(alewm_here, arguments, measured):
     assert line["made_with"]["command"].startswith("alewm bench")
 
 
+def test_panels_measured_apart_are_drawn_together(alewm_here, refused, tmp_path):
+    small = ("--preset", "two-room-tiny", "--device", "cpu", "--repeats", 1, "--projections", 4, "--batches", 8)
+    lines = alewm_here("bench", "scaling", "--costs", "regularizer", *small, "--out", tmp_path / "a.png").splitlines()
+    assert [panel["size"] for panel in json.loads(lines[-1])["panels"]] == ["projections", "windows"]
+    kept, other = tmp_path / "kept.json", tmp_path / "other.json"
+    kept.write_text(lines[-1])
+    other.write_text(json.dumps({"bench": "planner"}))
+    alewm_here("bench", "scaling", "--kept", kept, "--out", tmp_path / "b.png")
+    assert (tmp_path / "b.png").read_bytes()[:4] == b"\x89PNG"
+    assert "holds no line of `alewm bench scaling`" in refused("bench", "scaling", "--kept", kept, other)
+
+
 @pytest.mark.parametrize("acceleration", ["none", "graph"])
 def test_variants_run_in_processes_of_their_own_and_one_that_fails_costs_its_row(capsys, acceleration):
     """Recording an update can fail in ways that spoil a process."""

@@ -13,6 +13,8 @@ from alewm.model.lewm_names import to_lewm
 from alewm.model.predictor import PredictorConfig
 from alewm.model.vit import ViTConfig
 from alewm.model.world_model import WorldModelConfig, build_world_model
+from alewm.training.checkpoint import load_world_model
+from alewm.training.run import latest_checkpoint
 
 
 @pytest.fixture(scope="module")
@@ -47,6 +49,17 @@ def test_imported_weights_are_evaluated_reported_and_exported_again(alewm_here, 
     assert before.keys() == after.keys()
     assert all(torch.equal(before[name], after[name]) for name in before)
     assert (tmp_path / "again/config.json").read_text() == (released / "config.json").read_text()
+
+
+def test_weights_trained_in_mixed_precision_get_their_rounded_pixels(alewm_here, released, data, tmp_path):
+    pixels = torch.full((1, 1, 28, 28, 3), 255, dtype=torch.uint8)
+    latents = {}
+    for name, flags in {"exact": (), "rounded": ("--rounds-pixels",)}.items():
+        alewm_here("import-lewm", released, "--data", data, *flags, "--out", name)
+        model, description = load_world_model(latest_checkpoint(tmp_path / name))
+        assert description.config.model.encoder.patch_map_in_bfloat16 == bool(flags)
+        latents[name] = model.encode(pixels).latents
+    assert not torch.equal(latents["exact"], latents["rounded"])
 
 
 def test_without_data_the_statistics_are_given_and_evaluation_asks_for_episodes(

@@ -1,5 +1,6 @@
 """A residual sum with its LayerNorm in one kernel equals the two written out, values and gradients."""
 
+import pytest
 import torch
 import torch.nn.functional as F
 from hypothesis import given, settings
@@ -7,6 +8,7 @@ from hypothesis import strategies as st
 
 from alewm.model.fused import add_norm as module
 from alewm.model.fused.add_norm import Branch, add_norm, no_branch
+from alewm.model.fused.tiles import CANDIDATES
 
 EPS = 1e-12
 
@@ -40,7 +42,7 @@ def test_values_and_gradients_are_those_of_the_two_written_out(rows: int, width:
 
 
 def test_programs_that_share_many_rows_add_them_all_up(monkeypatch) -> None:
-    monkeypatch.setattr(module, "_PROGRAMS", 3)
+    monkeypatch.setattr(module, "_PROCESSORS", 1)  # eight programs for nineteen blocks of rows
     x, mapped, bias, scale, shift = inputs = _inputs(75, 32, seed=0)
     found = add_norm(x, Branch(mapped, bias), scale, shift, eps=EPS)
     expected = _plain(*inputs)
@@ -50,6 +52,17 @@ def test_programs_that_share_many_rows_add_them_all_up(monkeypatch) -> None:
         strict=True,
     ):
         torch.testing.assert_close(one, other, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("tile", CANDIDATES["add_norm_backward"], ids=str)
+def test_every_tile_gives_the_same_gradients(tile) -> None:
+    x, _, _, scale, _ = _inputs(37, 24, seed=3)
+    above = [tensor.detach() for tensor in _inputs(37, 24, seed=4)[:2]]
+    with torch.no_grad():
+        expected = module.run_add_norm_backward(*above, x, scale, EPS)
+        found = module.run_add_norm_backward(*above, x, scale, EPS, tile)
+    for one, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-5)
 
 
 def test_a_stream_begins_with_nothing_added() -> None:

@@ -8,7 +8,7 @@ from torch import nn
 from alewm.errors import InputError
 from alewm.model.adaln import AdaLNBlock
 from alewm.model.batch_norm import BatchNorm
-from alewm.model.patch_map import map_with_rounded_gradient
+from alewm.model.patch_map import PatchMap, map_with_rounded_gradient
 from alewm.model.pixels import PixelNormaliser
 from alewm.model.predictor import PredictorConfig
 from alewm.model.vit import ViT, ViTConfig
@@ -54,6 +54,16 @@ def test_what_the_blocks_read_does_not_depend_on_the_arithmetic_of_the_blocks():
     with torch.autocast("cpu", dtype=torch.bfloat16):
         mixed = model.embed(white)
     torch.testing.assert_close(mixed, model.embed(white), rtol=0, atol=0)
+
+
+def test_an_encoder_trained_with_rounded_pixels_can_be_given_them_again():
+    ours, theirs = PatchMap(48, 24, in_bfloat16=True), nn.Linear(48, 24)
+    ours.load_state_dict(theirs.state_dict())
+    patches = torch.randn(2, 9, 48, generator=torch.Generator().manual_seed(5)) + 2.2489
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        trained = theirs(patches)
+    torch.testing.assert_close(ours(patches), trained.float(), rtol=0, atol=0)
+    assert not torch.equal(theirs(patches), trained.float())
 
 
 def test_the_gradient_of_the_patch_map_is_that_of_a_linear_map():

@@ -5,7 +5,7 @@ import torch
 
 from alewm.errors import InputError
 from alewm.model.fused.tiles import CANDIDATES, Tile, fitting, tile_from, tile_of
-from alewm.model.fused.trials import attention_trials, fastest, mlp_trials, time_tiles, timed
+from alewm.model.fused.trials import attention_trials, fastest, mlp_trials, residual_trials, time_tiles, timed
 
 CPU = torch.device("cpu")
 
@@ -13,6 +13,7 @@ CPU = torch.device("cpu")
 def test_every_kernel_is_timed_with_every_tile_that_fits():
     tile = Tile(rows=16, chunk=16, warps=1, stages=1)
     trials = [*mlp_trials(4, 32, 16, torch.float32, CPU), *attention_trials(1, 65, 64, 1, torch.float32, CPU)]
+    trials += residual_trials(4, 32, torch.float32, CPU)
     found = time_tiles(trials, {"widen": (tile,)}, CPU, repeats=1)
     assert {kernel for kernel, _ in found} == set(CANDIDATES)
     assert ("widen", tile) in found

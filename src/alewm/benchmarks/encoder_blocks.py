@@ -58,11 +58,12 @@ def _kernels(
     rows: int, tokens: int, config: ViTConfig, tiles: Sequence[str], repeats: int, where: torch.device
 ) -> list[dict[str, Any]]:
     from alewm.model.fused.tiles import tile_from
-    from alewm.model.fused.trials import attention_trials, fastest, mlp_trials, time_tiles
+    from alewm.model.fused.trials import attention_trials, fastest, mlp_trials, residual_trials, time_tiles
 
     dtype, width = _dtype(where), config.hidden_dim
     trials = [
         *attention_trials(rows // tokens, tokens, width, config.num_heads, dtype, where),
+        *residual_trials(rows, width, dtype, where),
         *mlp_trials(rows, width, config.mlp_dim, dtype, where),
     ]
     more = tuple(tile_from(text) for text in tiles)

@@ -9,10 +9,11 @@ from pathlib import Path
 import torch
 
 from alewm.benchmarks.sizes import Sizes
-from alewm.benchmarks.timing import median_seconds, print_line
+from alewm.benchmarks.timing import median_seconds, print_line, recorded
 from alewm.benchmarks.train_step import random_batch, updates_of
 from alewm.capacity.prior import polynomial_prior
 from alewm.devices import find_device
+from alewm.errors import InputError
 from alewm.experiments.presets import preset
 from alewm.model.world_model import WorldModel, build_world_model
 from alewm.planning.cem import CEMConfig
@@ -21,6 +22,7 @@ from alewm.planning.search_choice import choose_search
 from alewm.presentation.panels import panel_grid
 from alewm.regularizers.mix_sigreg import mix_sigreg
 from alewm.regularizers.slices import random_directions
+from alewm.runs.files import read_json
 from alewm.training.acceleration import choose_acceleration
 
 _STEPS_PER_BLOCK = 5
@@ -42,8 +44,8 @@ def bench_scaling(*, preset_name: str, sizes: Sizes, repeats: int, device: str, 
     """Prints a table per panel and writes the figure."""
     where = find_device(device)
     panels: list[Panel] = []
-    ways = (_planning, _regularizer, _training)
-    for panel in chain.from_iterable(way(preset_name, sizes, repeats, where) for way in ways):
+    timed = {"plan": _planning, "regularizer": _regularizer, "update": _training}
+    for panel in chain.from_iterable(timed[cost](preset_name, sizes, repeats, where) for cost in sizes.costs):
         points = ", ".join(f"{x:,}: {y:.2f}" for x, y in panel.points)
         print(f"{panel.title}, ms against {panel.size}: {points}", flush=True)
         panels.append(panel)
@@ -52,24 +54,31 @@ def bench_scaling(*, preset_name: str, sizes: Sizes, repeats: int, device: str, 
     print_line("scaling", preset=preset_name, device=where.type, panels=[vars(panel) for panel in panels])
 
 
+def redraw_scaling(lines: Sequence[Path], out: Path) -> None:
+    """Draw the panels of kept lines of JSON into one figure; panels of one thing against one size are the same one."""
+    kept = [read_json(path) for path in lines]
+    for path, line in zip(lines, kept, strict=True):
+        if line.get("bench") != "scaling":
+            raise InputError(f"{path} holds no line of `alewm bench scaling`, but of {line.get('bench')!r}.")
+    found = [panel for line in kept for panel in line["panels"]]
+    panels = {(p["title"], p["size"]): Panel(p["title"], p["size"], tuple(map(tuple, p["points"]))) for p in found}
+    draw(
+        list(panels.values()), f"{kept[0]['preset']} on {kept[0]['made_with']['accelerator'] or kept[0]['device']}", out
+    )
+    print(out)
+
+
 def draw(panels: Sequence[Panel], title: str, out: Path) -> None:
     """Write the panels to `out`, an image file."""
     figure, places = panel_grid(len(panels), 3, panel=(3.4, 2.6))
     for axes, panel in zip(places, panels, strict=True):
         axes.plot(*zip(*panel.points, strict=True), marker="o", color="#0b62a4")
         axes.set(title=panel.title, xlabel=panel.size, ylabel="ms")
-        axes.margins(y=0.15)
-        axes.set_ylim(bottom=0)
+        axes.set_ylim(0, 1.15 * max(y for _, y in panel.points))
         axes.grid(alpha=0.3)
     figure.suptitle(title)
     out.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(out, dpi=130)
-
-
-def _measured(
-    call: Callable[[int], object], sizes: Sequence[int], repeats: int, where: torch.device
-) -> tuple[tuple[int, float], ...]:
-    return tuple((size, 1e3 * median_seconds(partial(call, size), repeats, where)) for size in sizes)
 
 
 def _planning(preset_name: str, sizes: Sizes, repeats: int, where: torch.device) -> Iterator[Panel]:
@@ -106,22 +115,24 @@ def _plan(
 def _regularizer(preset_name: str, sizes: Sizes, repeats: int, where: torch.device) -> Iterator[Panel]:
     config = preset(preset_name)
     usual_batch, usual_projections = config.training.batch_size, config.objective.num_projections
-    by_projections = _measured(
-        lambda p: _mix_sigreg(preset_name, usual_batch, p, where), sizes.projections, repeats, where
-    )
-    yield Panel("MixSIGReg", "projections", by_projections)
-    by_batch = _measured(lambda b: _mix_sigreg(preset_name, b, usual_projections, where), sizes.batches, repeats, where)
-    yield Panel("MixSIGReg", "windows", by_batch)
+
+    def milliseconds(batch: int = usual_batch, projections: int = usual_projections) -> float:
+        call = recorded(_mix_sigreg(preset_name, batch, projections, where), where)
+        return 1e3 * median_seconds(call, repeats, where)
+
+    yield Panel("MixSIGReg", "projections", tuple((p, milliseconds(projections=p)) for p in sizes.projections))
+    yield Panel("MixSIGReg", "windows", tuple((b, milliseconds(batch=b)) for b in sizes.batches))
 
 
-def _mix_sigreg(preset_name: str, batch: int, projections: int, where: torch.device) -> None:
+def _mix_sigreg(preset_name: str, batch: int, projections: int, where: torch.device) -> Callable[[], object]:
+    """The loss and its gradient, on data made before."""
     config = preset(preset_name)
     support, generator = config.model.support, torch.Generator(where).manual_seed(0)
     s = torch.randn(4, batch, support.latent_dim, generator=generator, device=where).requires_grad_()
     q = torch.rand(1, batch, len(support), generator=generator, device=where).softmax(-1)
     u = random_directions(support.latent_dim, projections, generator=generator)
     prior = polynomial_prior(len(support), config.model.prior_degree).to(where)
-    torch.autograd.grad(mix_sigreg(s, q, u[None], prior[None], support).mean(), s)
+    return lambda: torch.autograd.grad(mix_sigreg(s, q, u[None], prior[None], support).mean(), s)
 
 
 def _training(preset_name: str, sizes: Sizes, repeats: int, where: torch.device) -> Iterator[Panel]:

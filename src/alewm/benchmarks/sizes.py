@@ -1,12 +1,15 @@
 """What `alewm bench scaling` varies; apart from its measuring, so that the command line need not import torch."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 
 @dataclass(frozen=True)
 class Sizes:
     """What is measured; every other size stays at its middle value."""
 
+    costs: tuple[Literal["plan", "regularizer", "update"], ...] = ("plan", "regularizer", "update")
+    """What is timed."""
     episodes: tuple[int, ...] = (1, 10, 50, 100)
     """Episodes planned together."""
     candidates: tuple[int, ...] = (100, 300, 1000)

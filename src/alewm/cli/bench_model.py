@@ -158,9 +158,14 @@ class Scaling(Sizes):
     """auto, cpu, cuda or cuda:1."""
     out: Path = Path("runs/scaling.png")
     """The figure."""
+    kept: tuple[Path, ...] = ()
+    """Measure nothing and draw these again: files with the last lines of earlier calls."""
 
     def run(self) -> None:
         """Prints the tables and the line of JSON."""
-        from alewm.benchmarks.scaling import bench_scaling
+        from alewm.benchmarks.scaling import bench_scaling, redraw_scaling
 
+        if self.kept:
+            redraw_scaling(self.kept, self.out)
+            return
         bench_scaling(preset_name=self.preset_name, sizes=self, repeats=self.repeats, device=self.device, out=self.out)

@@ -28,6 +28,9 @@ class ImportLeWM:
     """Mean of each action dimension, where no data file gives it."""
     action_std: tuple[float, ...] = ()
     """Standard deviation of each action dimension."""
+    rounds_pixels: bool = False
+    """Map patches in bfloat16, as training in mixed precision did. Released LeWM weights were trained so, and their
+    latents in float32 may be off by a standard deviation; which of the two plans better, evaluation tells."""
 
     def run(self) -> None:
         """Makes the run."""
@@ -40,6 +43,7 @@ class ImportLeWM:
             data_path=self.data,
             action_mean=self.action_mean,
             action_std=self.action_std,
+            rounds_pixels=self.rounds_pixels,
         )
         print(self.out)
 

@@ -1,6 +1,6 @@
 """LeWM weights from elsewhere as a run of ours, which `alewm evaluate` and `alewm report` accept."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -48,8 +48,9 @@ def import_lewm(
     data_path: Path | None = None,
     action_mean: tuple[float, ...] = (),
     action_std: tuple[float, ...] = (),
+    rounds_pixels: bool = False,
 ) -> RunFolder:
-    """A new run in `out` with the LeWM weights at `path`.
+    """A new run in `out` with the LeWM weights at `path`; `rounds_pixels` if they were trained in mixed precision.
 
     The files hold neither the task nor how actions were normalised. Statistics come from the training episodes of
     `data_path`, or from `action_mean` and `action_std`, which win; the task from the file's label or from `task`.
@@ -63,6 +64,8 @@ def import_lewm(
         )
     files = read_lewm(path)
     config = configuration_of(files.state, files.config)
+    if rounds_pixels:
+        config = replace(config, encoder=replace(config.encoder, patch_map_in_bfloat16=True))
     data = _read_data(data_path) if data_path is not None else None
     chosen = _task(task, data, data_path)
     statistics = given if given is not None else data.statistics  # type: ignore[union-attr]

@@ -18,9 +18,17 @@ class PatchMap(nn.Linear):
     twice as long as the map itself, is a product of numbers rounded to TF32.
     """
 
+    def __init__(self, num_pixels: int, width: int, *, in_bfloat16: bool = False) -> None:
+        super().__init__(num_pixels, width)
+        self.in_bfloat16 = in_bfloat16
+        """For an encoder that was trained with rounded pixels: round everything, as autocast did."""
+
     def forward(self, patches: Float[Tensor, "N P pixels"]) -> Float[Tensor, "N P W"]:
         """The token of each patch."""
         with torch.autocast(patches.device.type, enabled=False):
+            if self.in_bfloat16:
+                rounded = (tensor.bfloat16() for tensor in (patches, self.weight, self.bias))
+                return F.linear(*rounded).to(self.weight.dtype)
             if patches.is_cuda and not patches.requires_grad and patches.dtype == torch.float32:
                 return map_with_rounded_gradient(patches, self.weight, self.bias)
             return super().forward(patches)

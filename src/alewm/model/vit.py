@@ -1,12 +1,13 @@
 """The image encoder: a pre-norm vision transformer read out at its CLS token."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 import torch.nn.functional as F
 from torch import nn
 
+from alewm.config import ADDED_LATER
 from alewm.errors import InputError
 from alewm.model.attention import attend
 from alewm.model.patch_map import PatchMap
@@ -31,6 +32,8 @@ class ViTConfig:
     """Attention heads per block."""
     mlp_dim: int = 768
     """Hidden width of each block's MLP."""
+    patch_map_in_bfloat16: bool = field(default=False, metadata=ADDED_LATER)
+    """Map patches in bfloat16 everywhere: for weights that were trained so by others (`PatchMap` has the reason)."""
 
     def __post_init__(self) -> None:
         if self.image_size % self.patch_size:
@@ -130,7 +133,7 @@ class ViT(nn.Module):
         self.cls_token = nn.Parameter(torch.empty(1, 1, width))
         self.position = nn.Parameter(torch.empty(1, config.num_patches + 1, width))
         # A convolution whose stride is its kernel, written as the matrix product it is.
-        self.patch_map = PatchMap(3 * config.patch_size**2, width)
+        self.patch_map = PatchMap(3 * config.patch_size**2, width, in_bfloat16=config.patch_map_in_bfloat16)
         self.blocks = nn.ModuleList(ViTBlock(config) for _ in range(config.num_blocks))
         self.norm = nn.LayerNorm(width, eps=LAYER_NORM_EPS)
         self.first_token: Callable[[Sequence[ViTBlock], Tensor], Tensor] = first_token_after

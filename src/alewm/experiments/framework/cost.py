@@ -11,14 +11,17 @@ from alewm.planning.cem import CEMConfig
 from alewm.training.config import RunConfig
 
 MEASURED_PRESET = "two-room-192"
-"""The configuration whose updates and evaluations were timed."""
+"""The configuration whose evaluations were timed, and from which updates of other encoder widths are scaled."""
 
-UPDATE_SECONDS = 0.0323
-"""An update of 128 windows while training from the store, the encoder's blocks plain, as those of wider encoders are
-still: `alewm train two-room-192 --steps 4500 --encoder-blocks plain`."""
+UPDATE_SECONDS = {MEASURED_PRESET: 128 / 4715, "two-room-384": 0.06961}
+"""An update of 128 windows with each encoder of the paper: ViT-Tiny/14 while training from the store, `alewm train
+two-room-192 --steps 4500`; ViT-Small/14, its blocks plain, with data on the device, `alewm bench scaling`."""
+
+FIXED_SHARE = 0.2
+"""Of an update of 128 windows, what does not shrink or grow with the batch: `alewm bench scaling`."""
 
 MIX_SIGREG_SECONDS = 0.00045
-"""MixSIGReg's part of it, with eight capacities: `alewm bench regularizer`."""
+"""MixSIGReg's part of the former, with eight capacities: `alewm bench regularizer`."""
 
 EVALUATION_SECONDS = 2.43
 """All 200 Two-Room pairs, environment and floors included, kernels compiled before: `alewm bench evaluate`."""
@@ -39,25 +42,27 @@ class Cost:
     basis: str
 
 
-ON_H200 = Cost(UPDATE_SECONDS, "measured on an NVIDIA H200")
+def update_cost(config: RunConfig, own_seconds: float | None = None) -> Cost:
+    """One update on an NVIDIA H200, or where one of `MEASURED_PRESET` takes `own_seconds`.
 
-
-def update_cost(config: RunConfig, known: Cost = ON_H200) -> Cost:
-    """One update, where one of `MEASURED_PRESET` is `known`.
-
-    Another encoder or more predictions per update scale it by their multiply-adds; drawn prefix lengths add MixSIGReg's
-    time for every length more. LeWM and other latent widths of the same encoder are taken to cost the same.
+    Another shape of encoder or more predictions per update scale what was measured by their multiply-adds; drawn
+    prefix lengths add MixSIGReg's time for every length more. LeWM and other latent widths of the same encoder are
+    taken to cost the same.
     """
-    reference, prefixes = preset(MEASURED_PRESET), config.model.prefixes
+    width, prefixes = config.model.encoder.hidden_dim, config.model.prefixes
+    pace = own_seconds / UPDATE_SECONDS[MEASURED_PRESET] if own_seconds else 1.0
+    name = next((name for name in UPDATE_SECONDS if preset(name).model.encoder.hidden_dim == width), MEASURED_PRESET)
+    reference, measured = preset(name), pace * UPDATE_SECONDS[name]
     factor = _update_multiply_adds(config) / _update_multiply_adds(reference)
-    factor *= config.training.batch_size / reference.training.batch_size
-    added = MIX_SIGREG_SECONDS * (len(prefixes.lengths) - len(prefixes.support)) / len(reference.model.support)
-    seconds = factor * known.seconds + added
-    label = f"encoder width {config.model.encoder.hidden_dim}: {1000 * seconds:.1f} ms per update"
-    if abs(seconds / known.seconds - 1) < 1e-9:
-        return Cost(seconds, f"{label}, {known.basis}")
-    ratio = f"{seconds / known.seconds:.2f} x {1000 * known.seconds:.1f} ms by arithmetic"
-    return Cost(seconds, f"{label}, {ratio}, itself not measured")
+    factor *= FIXED_SHARE + (1 - FIXED_SHARE) * config.training.batch_size / reference.training.batch_size
+    per_length = pace * MIX_SIGREG_SECONDS / len(preset(MEASURED_PRESET).model.support)
+    seconds = factor * measured + per_length * (len(prefixes.lengths) - len(prefixes.support))
+    basis = "measured on an NVIDIA H200" if own_seconds is None else "as given"
+    if abs(seconds / measured - 1) > 1e-9:
+        basis = f"{seconds / measured:.2f} x {1000 * measured:.1f} ms by arithmetic, itself not measured"
+    elif own_seconds is not None and name != MEASURED_PRESET:
+        basis = f"{measured / own_seconds:.2f} x the {1000 * own_seconds:.1f} ms given, as on an NVIDIA H200"
+    return Cost(seconds, f"encoder width {width}: {1000 * seconds:.1f} ms per update, {basis}")
 
 
 def evaluation_seconds(work: Evaluation) -> float:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from alewm.experiments.framework.cost import EVALUATION_SECONDS, ON_H200, Cost, evaluation_seconds, update_cost
+from alewm.experiments.framework.cost import EVALUATION_SECONDS, Cost, evaluation_seconds, update_cost
 from alewm.experiments.framework.experiment import Experiment, Stage
 from alewm.experiments.framework.library import Library
 from alewm.experiments.framework.results import NotThereYetError, Results
@@ -72,15 +72,15 @@ def hours_of(
     """Hours of training those of `runs` that are missing, and of `evaluation`, which is in seconds.
 
     Finished runs below `library` tell what an update takes; where there is none with the same encoder,
-    `updates_per_second` does (of `cost.MEASURED_PRESET`), and without it the figure that was measured.
+    `updates_per_second` does (of `cost.MEASURED_PRESET`), and without it the figures that were measured.
     """
     found = library.seconds_per_update()
-    known = Cost(1 / updates_per_second, "as given") if updates_per_second else ON_H200
+    own_seconds = 1 / updates_per_second if updates_per_second else None
     training = 0.0
     basis: dict[str, None] = {}
     for run in (run for run in runs if not library.is_trained(run)):
         width = run.config.model.encoder.hidden_dim
-        cost = update_cost(run.config, known)
+        cost = update_cost(run.config, own_seconds)
         if width in found:
             label = f"encoder width {width}: {1000 * found[width]:.1f} ms per update, as in {library.root}"
             cost = Cost(found[width], label)

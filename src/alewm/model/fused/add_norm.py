@@ -10,12 +10,12 @@ import torch
 import triton
 
 from alewm.model.fused import add_norm_kernels
+from alewm.model.fused.tiles import Tile, tile_of
 from alewm.model.fused.widths import two_parts
 from alewm.shapes import Float, Tensor
 
-_ROWS, _WARPS = 4, 4
-_PROGRAMS = 1056
-"""That share the rows of a backward pass: eight for each multiprocessor of the largest GPUs."""
+_PROCESSORS = 132
+"""Of the largest GPUs; a number of programs that is the same everywhere adds sums up in the same order everywhere."""
 
 
 class Branch(NamedTuple):
@@ -47,29 +47,44 @@ def add_norm(
 def _add_norm(
     x: Tensor, mapped: Tensor, bias: Tensor, scale: Tensor, shift: Tensor, eps: float
 ) -> tuple[Tensor, Tensor]:
-    W = x.shape[-1]
-    num_rows, (left, right) = x.numel() // W, two_parts(W)
-    stream, xn = torch.empty_like(x), torch.empty_like(mapped)
-    add_norm_kernels.add_norm_forward[(triton.cdiv(num_rows, _ROWS),)](
-        x, mapped, bias, scale, shift, stream, xn, num_rows, eps,
-        LEFT=left, RIGHT=right, ROWS=_ROWS, num_warps=_WARPS,
-    )  # fmt: skip
-    return stream, xn
+    return run_add_norm(x, mapped, bias, scale, shift, eps)
 
 
 @torch.library.custom_op("alewm::add_norm_backward", mutates_args=())
 def _add_norm_backward(
     grad_stream: Tensor, grad_xn: Tensor, stream: Tensor, scale: Tensor, eps: float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The gradients of x and of the branch, and those of scale, shift and bias side by side."""
+    return run_add_norm_backward(grad_stream, grad_xn, stream, scale, eps)
+
+
+def run_add_norm(
+    x: Tensor, mapped: Tensor, bias: Tensor, scale: Tensor, shift: Tensor, eps: float, tile: Tile | None = None
+) -> tuple[Tensor, Tensor]:
+    """The stream and its LayerNorm, by one kernel."""
+    W = x.shape[-1]
+    tile = tile or tile_of("add_norm", W)
+    num_rows, (left, right) = x.numel() // W, two_parts(W)
+    stream, xn = torch.empty_like(x), torch.empty_like(mapped)
+    add_norm_kernels.add_norm_forward[(triton.cdiv(num_rows, tile.rows),)](
+        x, mapped, bias, scale, shift, stream, xn, num_rows, eps,
+        LEFT=left, RIGHT=right, ROWS=tile.rows, num_warps=tile.warps,
+    )  # fmt: skip
+    return stream, xn
+
+
+def run_add_norm_backward(
+    grad_stream: Tensor, grad_xn: Tensor, stream: Tensor, scale: Tensor, eps: float, tile: Tile | None = None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The gradients of x and of the branch, and those of scale, shift and bias side by side, by one kernel."""
     W = stream.shape[-1]
+    tile = tile or tile_of("add_norm_backward", W, resident=True)
     num_rows, (left, right) = stream.numel() // W, two_parts(W)
-    num_programs = min(_PROGRAMS, triton.cdiv(num_rows, _ROWS))
+    num_programs = min(_PROCESSORS * max(1, tile.resident), triton.cdiv(num_rows, tile.rows))
     grad_x, grad_branch = torch.empty_like(stream), torch.empty_like(stream, dtype=grad_xn.dtype)
     sums = stream.new_empty(num_programs, 3 * W)
     add_norm_kernels.add_norm_backward[(num_programs,)](
         stream, scale, grad_stream.contiguous(), grad_xn.contiguous(), grad_x, grad_branch, sums, num_rows, eps,
-        LEFT=left, RIGHT=right, ROWS=_ROWS, num_warps=_WARPS,
+        LEFT=left, RIGHT=right, ROWS=tile.rows, num_warps=tile.warps,
     )  # fmt: skip
     return grad_x, grad_branch, sums.sum(0)
 

@@ -19,7 +19,7 @@ class Tile:
     stages: int
     """Chunks in flight; blocks of rows, where weights stay."""
     resident: int = 0
-    """Programs per processor that stay with a chunk of weights while rows come by; 0 if they stay with rows."""
+    """Programs per processor that stay with a chunk of weights or sums while rows come by; 0 if they stay with rows."""
 
     def __str__(self) -> str:
         return ",".join(map(str, vars(self).values()))
@@ -61,9 +61,20 @@ CANDIDATES: Mapping[str, tuple[Tile, ...]] = {
     "attention_backward": (Tile(32, 128, 4, 3), Tile(64, 64, 4, 3), Tile(64, 128, 8, 3)),
     # One row, the first token's; patches a chunk at a time.
     "first_token_backward": (Tile(1, 32, 4, 3), Tile(1, 16, 4, 3), Tile(1, 64, 4, 1)),
+    # Whole rows, one for each warp; backward, programs stay with their sums while rows come by.
+    "add_norm": (Tile(4, 1, 4, 1), Tile(8, 1, 8, 1), Tile(2, 1, 2, 1)),
+    "add_norm_backward": (
+        Tile(4, 1, 4, 1, resident=8),
+        Tile(4, 1, 4, 1, resident=7),
+        Tile(4, 1, 4, 1, resident=16),
+        Tile(2, 1, 2, 1, resident=16),
+        Tile(8, 1, 8, 1, resident=4),
+        Tile(16, 1, 16, 1, resident=2),
+    ),
 }
 """The first that the device can run and whose chunk divides the columns is used. On an H200 it was the fastest of those
-tried, both where weights stay and where rows do, by `alewm bench encoder-blocks`, which times them all."""
+tried, both where weights stay and where rows do, by `alewm bench encoder-blocks`, which times them all; those of
+`add_norm` were not timed by it yet."""
 
 
 def tile_of(kernel: str, columns: int, *, resident: bool = False) -> Tile:

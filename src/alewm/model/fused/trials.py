@@ -12,9 +12,11 @@ from triton.compiler.errors import CompilationError
 from triton.runtime.errors import OutOfResources, PTXASError
 
 from alewm.errors import InputError
+from alewm.model.fused.add_norm import run_add_norm, run_add_norm_backward
 from alewm.model.fused.image_attention import run_attention, run_attention_backward, run_first_token_backward
 from alewm.model.fused.mlp_launches import run_narrow_backward, run_widen
 from alewm.model.fused.tiles import CANDIDATES, Tile, fitting
+from alewm.model.vit import LAYER_NORM_EPS
 
 
 class Trial(NamedTuple):
@@ -51,6 +53,29 @@ def mlp_trials(num_rows: int, width: int, hidden: int, dtype: torch.dtype, devic
     yield Trial("widen", hidden, lambda tile: run_widen(x, w1, b1, tile), num_bytes, num_operations)
     yield Trial(
         "narrow_backward", hidden, lambda tile: run_narrow_backward(x, w2, slope, tile), num_bytes, num_operations
+    )
+
+
+def residual_trials(num_rows: int, width: int, dtype: torch.dtype, device: torch.device) -> Iterator[Trial]:
+    """The kernels of the residual sum and its LayerNorm, there and back."""
+    draw = _Draws(device)
+    x, grad_stream = draw(num_rows, width), draw(num_rows, width)
+    mapped, grad_xn = draw(num_rows, width).to(dtype), draw(num_rows, width).to(dtype)
+    bias, scale, shift = draw(width), draw(width), draw(width)
+    numbers, narrow, wide = num_rows * width, dtype.itemsize, x.itemsize
+    yield Trial(
+        "add_norm",
+        width,
+        lambda tile: run_add_norm(x, mapped, bias, scale, shift, LAYER_NORM_EPS, tile),
+        numbers * 2 * (narrow + wide),
+        0,
+    )
+    yield Trial(
+        "add_norm_backward",
+        width,
+        lambda tile: run_add_norm_backward(grad_stream, grad_xn, x, scale, LAYER_NORM_EPS, tile),
+        numbers * (2 * narrow + 3 * wide),
+        0,
     )
 
 
