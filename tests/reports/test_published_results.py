@@ -147,6 +147,21 @@ def test_other_configurations_stand_in_rows_of_their_own_with_what_makes_them_di
     assert "98.5 (95.7 to 99.5), one seed" in by_name["LeWM"]
 
 
+def test_commands_of_configurations_that_differ_in_a_column_are_told_apart(published):
+    published("paper")
+    text = page_of(published("slow", config={"training.optim.selector_multiplier": 0.3}))
+    assert "\nALeWM, d = 192, s_q = 3; [seed 3073](../results/here/paper)" in text
+    assert "\nALeWM, d = 192, s_q = 0.3; [seed 3073](../results/here/slow)" in text
+
+
+def test_q_over_updates_is_shown_where_it_was_learned(published, tmp_path):
+    results = published("frozen", config={"objective.freezes_selector": True})
+    assert not [each for each in results_page(results, tmp_path / "page.md")[1] if each.name.endswith("-dynamics")]
+    published("learned")
+    (dynamics,) = [each for each in results_page(results, tmp_path / "page.md")[1] if each.name.endswith("-dynamics")]
+    assert [title for title, _ in dynamics.data] == ["ALeWM, d = 192\nseed 3073"]
+
+
 def test_data_that_published_numbers_are_not_about_are_named_in_every_caption(published, tmp_path):
     results = published(
         "ours", config={"task": "push-t"}, replay_success_rate=0.995, replay_success_rate_nontrivial=0.9

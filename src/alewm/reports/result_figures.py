@@ -92,8 +92,8 @@ def sweep_figure(scale: Scale) -> ResultFigure | None:
 
 
 def dynamics_figure(scale: Scale) -> ResultFigure | None:
-    """q per capacity over updates, a panel per run; None where nothing was chosen."""
-    chosen = [each for each in scale.configurations if each.config["model"]["has_selector"]]
+    """q per capacity over updates, a panel per run that learned it; None where none did."""
+    chosen = [each for each in scale.configurations if _learns_q(each.config)]
     panels = [
         (f"{name}\nseed {run.seed}", _bands(run))
         for name, each in zip(full_names(chosen), chosen, strict=True)
@@ -103,6 +103,10 @@ def dynamics_figure(scale: Scale) -> ResultFigure | None:
         return None
     caption = "Mean q of each capacity over updates, the smallest at the bottom; at update 0 it is the prior."
     return ResultFigure(f"{scale.slug}-dynamics", caption, panels, _stacked(panels))
+
+
+def _learns_q(config: dict[str, Any]) -> bool:
+    return bool(config["model"]["has_selector"]) and not config["objective"].get("freezes_selector")
 
 
 Bands = dict[int, tuple[list[float], list[float]]]

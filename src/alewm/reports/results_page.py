@@ -161,11 +161,10 @@ def _picture(figure: ResultFigure) -> str:
 
 def _commands(scale: Scale, results: Path, out: Path) -> str:
     blocks = []
-    for name, each in zip(tables.method_names(scale.configurations), scale.configurations, strict=True):
+    for name, each in zip(tables.full_names(scale.configurations), scale.configurations, strict=True):
         links = "; ".join(_link(run, results, out) for run in each.runs)
         commands = dict.fromkeys(command for run in each.runs for command in run.commands)
-        width = each.config["model"]["latent_dim"]
-        blocks.append(f"{name}, d = {width}; {links}:\n\n```bash\n" + "\n".join(commands) + "\n```\n")
+        blocks.append(f"{name}; {links}:\n\n```bash\n" + "\n".join(commands) + "\n```\n")
     return "<details><summary>Commands and records of every row</summary>\n\n" + "\n".join(blocks) + "\n</details>\n"
 
 
