@@ -7,13 +7,17 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
 import h5py
 import pytest
+import torch
 from conftest import TRAIN, contents, run_alewm
 
-from alewm.experiments.presets import preset_names
+from alewm.experiments.presets import preset, preset_names
+from alewm.training import run as run_module
 from alewm.training.checkpoint import read_description
+from alewm.training.run import train_run
 
 
 def lines(run, kind):
@@ -50,6 +54,15 @@ def test_a_run_folder_holds_all_that_evaluation_needs(trained, data):
     assert sum(value for name, value in lines(trained, "train")[-1].items() if name.startswith("q/")) == pytest.approx(
         1
     )
+
+
+def test_a_model_whose_latents_depend_on_the_arithmetic_is_warned_of(data, tmp_path, monkeypatch, capsys):
+    config = preset("two-room-tiny")
+    training = replace(config.training, precision="bfloat16", num_steps=1, batch_size=8, validation_batches=1)
+    for largest, is_warned_of in ((1e9, False), (0.0, True)):
+        monkeypatch.setattr(run_module, "LARGEST_PRECISION_GAP", largest)
+        train_run(replace(config, training=training), data, tmp_path / str(largest), device=torch.device("cpu"))
+        assert ("differ from those in float32 by" in capsys.readouterr().err) == is_warned_of
 
 
 def test_killed_and_repeated_it_ends_with_the_same_weights(trained, data, tmp_path):

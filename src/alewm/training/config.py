@@ -29,7 +29,7 @@ class TrainingConfig:
     optim: OptimConfig = field(default_factory=OptimConfig)
     """Optimizer and schedule."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
-    """Arithmetic of the networks; auto is bfloat16 where a GPU has it. Statistics are always float32."""
+    """Arithmetic of the networks; auto is bfloat16 where a GPU has it. Statistics and patches are always float32."""
     acceleration: Acceleration = "auto"
     """How updates are executed: `none`, `compile`, `record` (as a CUDA graph), `graph` (both); auto is the fastest."""
     encoder_blocks: EncoderBlocks = field(default="auto", metadata=ADDED_LATER)
