@@ -52,10 +52,13 @@ def test_panels_measured_apart_are_drawn_together(alewm_here, refused, tmp_path)
     assert [panel["size"] for panel in json.loads(lines[-1])["panels"]] == ["projections", "windows"]
     kept, other = tmp_path / "kept.json", tmp_path / "other.json"
     kept.write_text(lines[-1])
-    other.write_text(json.dumps({"bench": "planner"}))
     alewm_here("bench", "scaling", "--kept", kept, "--out", tmp_path / "b.png")
     assert (tmp_path / "b.png").read_bytes()[:4] == b"\x89PNG"
-    assert "holds no line of `alewm bench scaling`" in refused("bench", "scaling", "--kept", kept, other)
+    for content in ('{"bench": "planner"}', '{"bench": "scaling"}', "[1]"):
+        other.write_text(content)
+        assert "holds no line of `alewm bench scaling`" in refused("bench", "scaling", "--kept", kept, other)
+    assert "Name what is to be timed" in refused("bench", "scaling", "--costs")
+    assert str(tmp_path) not in lines[-1]  # lines are kept in a repository
 
 
 @pytest.mark.parametrize("acceleration", ["none", "graph"])

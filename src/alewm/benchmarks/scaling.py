@@ -43,6 +43,8 @@ class Panel:
 def bench_scaling(*, preset_name: str, sizes: Sizes, repeats: int, device: str, out: Path) -> None:
     """Prints a table per panel and writes the figure."""
     where = find_device(device)
+    if not sizes.costs:
+        raise InputError("Name what is to be timed after --costs, or leave it out to time everything.")
     panels: list[Panel] = []
     timed = {"plan": _planning, "regularizer": _regularizer, "update": _training}
     for panel in chain.from_iterable(timed[cost](preset_name, sizes, repeats, where) for cost in sizes.costs):
@@ -58,13 +60,12 @@ def redraw_scaling(lines: Sequence[Path], out: Path) -> None:
     """Draw the panels of kept lines of JSON into one figure; panels of one thing against one size are the same one."""
     kept = [read_json(path) for path in lines]
     for path, line in zip(lines, kept, strict=True):
-        if line.get("bench") != "scaling":
-            raise InputError(f"{path} holds no line of `alewm bench scaling`, but of {line.get('bench')!r}.")
+        if not (isinstance(line, dict) and line.get("bench") == "scaling" and line.get("panels")):
+            raise InputError(f"{path} holds no line of `alewm bench scaling`: expected its panels.")
     found = [panel for line in kept for panel in line["panels"]]
     panels = {(p["title"], p["size"]): Panel(p["title"], p["size"], tuple(map(tuple, p["points"]))) for p in found}
-    draw(
-        list(panels.values()), f"{kept[0]['preset']} on {kept[0]['made_with']['accelerator'] or kept[0]['device']}", out
-    )
+    hardware = kept[0]["made_with"]["accelerator"] or kept[0]["device"]
+    draw(list(panels.values()), f"{kept[0]['preset']} on {hardware}", out)
     print(out)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from alewm.runs.portable import portable
 from alewm.runs.provenance import provenance
 
 
@@ -43,5 +44,5 @@ def recorded(call: Callable[[], object], device: torch.device) -> Callable[[], o
 
 
 def print_line(bench: str, **values: Any) -> None:
-    """The last line: everything measured, with versions, hardware and command."""
-    print(json.dumps({"bench": bench, **values, "made_with": provenance()}))
+    """The last line: everything measured, with versions, hardware and command, and without the machine's folders."""
+    print(json.dumps({"bench": bench, **values, "made_with": portable(provenance())}))
