@@ -74,21 +74,19 @@ def test_variants_run_in_processes_of_their_own_and_one_that_fails_costs_its_row
         assert row["updates"] == "not compiled (asked for), the encoder's blocks plain (the device is a cpu)"
 
 
-def test_from_nothing_runs_the_three_commands_and_reports_each(alewm_here):
-    said = alewm_here(
-        *("bench", "from-nothing", "--preset", "two-room-tiny", "--seeds", 3072, "--episodes", 16, "--out", "kept"),
-        *("--steps", 2, "--learning-rate", 1e-4, f"--collect-flags=--image-size {IMAGE_SIZE} --jobs 1"),
-        *("--train-flags=--batch-size 16", "--evaluate-flags=--candidates 10 --iterations 1 --episodes 2"),
-    )
-    line = json.loads(said.splitlines()[-1])
+@pytest.mark.slow
+def test_from_nothing_times_a_demonstration_and_keeps_its_runs(alewm_here, refused):
+    asked = ("bench", "from-nothing", "--scale", "smoke", "--seeds", 3073, "--out", "kept")
+    line = json.loads(alewm_here(*asked).splitlines()[-1])
     (found,) = line["seeds"]
-    stages = [found[f"{stage}_seconds"] for stage in ("collect", "train", "evaluate")]
-    assert found["total_seconds"] == pytest.approx(sum(stages)) == pytest.approx(line["mean_total_seconds"])
-    assert (found["seed"], found["episodes"]) == (3072, 2)
+    assert found["total_seconds"] > found["collect_seconds"] + found["learn_seconds"] > found["training_seconds"] > 0
+    assert line["mean_total_seconds"] == found["total_seconds"]
+    assert (found["seed"], found["updates"], found["episodes"]) == (3073, 6, 4)
     assert 0 <= line["mean_success_rate"] == found["success_rate"] <= 1
-    config = json.loads(Path("kept/seed-3072/run/config.json").read_text())
-    assert (config["training"]["num_steps"], config["training"]["optim"]["learning_rate"]) == (2, 1e-4)
-    assert not Path("kept/seed-3072/episodes.h5").exists()
+    config = json.loads(Path("kept/seed-3073/demo/alewm/config.json").read_text())
+    assert config["training"]["seed"] == 3073
+    assert not Path("kept/seed-3073/demo/two-room.h5").exists()
+    assert "exists already, and this begins with nothing" in refused(*asked)
 
 
 def test_recorded_actions_reach_their_goals_and_the_floors_are_those_of_an_evaluation(alewm_here, refused, data):
@@ -134,7 +132,7 @@ def test_a_file_that_does_not_name_its_task_needs_it_named(alewm_here, refused, 
         (("check", "--device", "cpu"), "The fast paths checked here are those of a GPU"),
         (("replay-simulated", "--task", "cube", "--behaviour", "no-goals"), "Did you mean 'new-goals'?"),
         (("replay-simulated", "--episodes", 0), "--episodes must be at least 1, got 0"),
-        (("from-nothing", "--preset", "two-room-tiny", "--seeds", 1, 1), "several different ones, got [1, 1]"),
+        (("from-nothing", "--scale", "smoke", "--seeds", 1, 1), "several different ones, got [1, 1]"),
     ],
 )
 def test_bad_input_gets_a_message(refused, arguments, message):

@@ -1,8 +1,14 @@
 """`alewm demo` whole, at the scale of seconds."""
 
 import json
+from dataclasses import replace
 
 import pytest
+import torch
+
+from alewm.errors import InputError
+from alewm.experiments.demo import run_demo
+from alewm.experiments.demo_scale import SCALES
 
 
 @pytest.mark.slow
@@ -21,3 +27,17 @@ def test_the_demo_compares_both_methods_and_is_not_repeated(alewm, alewm_here, r
     alewm_here("demo", "--scale", "smoke", "--out", "demo")
     assert {path: path.stat().st_mtime_ns for path in stamps} == stamps
     assert "seed: asked 1, found 3072" in refused("demo", "--scale", "smoke", "--seed", 1, "--out", "demo")
+
+
+@pytest.mark.skipif(torch.cuda.is_available() or torch.backends.mps.is_available(), reason="a GPU would be used")
+def test_a_full_size_model_is_not_begun_without_a_gpu(refused, tmp_path):
+    assert "takes a GPU, and torch sees none here" in refused("demo", "--scale", "large", "--out", "large")
+    assert not (tmp_path / "large").exists()
+
+
+def test_a_worker_that_fails_while_episodes_are_recorded_is_reported(tmp_path, monkeypatch):
+    """It has no data yet, and nobody is watching it: the message must not be lost."""
+    broken = replace(SCALES["smoke"], changes={**SCALES["smoke"].changes, "training.acceleration": "graph"})
+    monkeypatch.setitem(SCALES, "smoke", broken)
+    with pytest.raises(InputError, match="Updates cannot be compiled: the device is a cpu"):
+        run_demo(tmp_path / "demo", scale="smoke", seed=3072)

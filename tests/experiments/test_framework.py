@@ -194,6 +194,25 @@ def test_finished_runs_are_reused_under_whatever_name(library, tmp_path):
     assert [path.name for path in (tmp_path / "runs").iterdir()] == ["my-own-name"]
 
 
+def test_a_run_watched_at_other_intervals_has_the_same_weights_and_is_reused(library, tmp_path):
+    experiment, _ = perform("capacity-dynamics", library)
+    (run,) = experiment.runs
+    often = run.with_fields({"training.validate_every": 2, "training.checkpoint_every": 3, "training.log_every": 2})
+    others = Library(tmp_path / "runs", library.data)
+    Training(often, num_threads=1).perform(others, CPU, is_silent=True)
+    weights = [
+        next(folder.glob("checkpoints/*6/model.safetensors")) for folder in (library.folder(run), others.folder(often))
+    ]
+    assert weights[0].read_bytes() == weights[1].read_bytes()
+    found = Library(tmp_path / "runs", library.data)
+    assert found.folder(run) == others.folder(often)
+    assert found.is_trained(run)
+    unfinished = Library(tmp_path / "runs", library.data)
+    (others.folder(often) / "result.json").unlink()
+    assert unfinished.folder(run) != others.folder(often)
+    assert unfinished.folder(run.with_fields({"training.seed": 1})) != others.folder(often)
+
+
 def test_a_run_of_other_data_is_not_reused(library, tmp_path):
     experiment, _ = perform("capacity-dynamics", library)
     (run,) = experiment.runs

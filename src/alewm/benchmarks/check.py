@@ -8,7 +8,6 @@ import torch
 from torch import nn
 
 from alewm.benchmarks.timing import print_line
-from alewm.benchmarks.train_step import updates_of
 from alewm.capacity.prior import polynomial_prior
 from alewm.devices import find_device
 from alewm.envs.two_room.env import TwoRoomVectorEnv
@@ -23,6 +22,7 @@ from alewm.planning.inner_loop import plan_group
 from alewm.regularizers.mix_sigreg import mix_sigreg
 from alewm.regularizers.slices import random_directions
 from alewm.shapes import Tensor
+from alewm.training.rehearsal import updates_of
 
 
 class Difference(NamedTuple):

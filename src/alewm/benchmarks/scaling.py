@@ -10,7 +10,6 @@ import torch
 
 from alewm.benchmarks.sizes import Sizes
 from alewm.benchmarks.timing import median_seconds, print_line, recorded
-from alewm.benchmarks.train_step import random_batch, updates_of
 from alewm.capacity.prior import polynomial_prior
 from alewm.devices import find_device
 from alewm.errors import InputError
@@ -24,6 +23,7 @@ from alewm.regularizers.mix_sigreg import mix_sigreg
 from alewm.regularizers.slices import random_directions
 from alewm.runs.files import read_json
 from alewm.training.acceleration import choose_acceleration
+from alewm.training.rehearsal import random_batch, updates_of
 
 _STEPS_PER_BLOCK = 5
 

@@ -13,18 +13,11 @@ from alewm.benchmarks.reference import ReferenceStep, lewm_of
 from alewm.benchmarks.timing import median_seconds, print_line
 from alewm.devices import find_device
 from alewm.experiments.presets import preset
-from alewm.model.world_model import build_world_model
-from alewm.shapes import Tensor
-from alewm.training.acceleration import RECORDED, Acceleration, EncoderBlocks, Path, choose_acceleration
-from alewm.training.config import RunConfig
-from alewm.training.graphed import GraphedUpdates, accelerated
-from alewm.training.losses import Objective
-from alewm.training.noise import RandomStreams
-from alewm.training.optim import build_optimizer
-from alewm.training.step import PlainUpdates
+from alewm.training.acceleration import Acceleration, EncoderBlocks, choose_acceleration
+from alewm.training.graphed import WARM_UPS
+from alewm.training.rehearsal import random_batch, updates_of
 
-_FRAMES = 4
-_CALLS_BEFORE_TIMING = 4  # compiled in the first, recorded in the fourth
+_CALLS_BEFORE_TIMING = WARM_UPS + 1  # compiled in the first, recorded in the last
 
 
 def bench_train_step(
@@ -64,7 +57,8 @@ def bench_train_step(
     rows[ours] = _timed(update, repeats, where)
     arithmetic = str(dtype or torch.float32).removeprefix("torch.")
     method, latent = config.objective.method, config.model.latent_dim
-    print(f"{preset_name}: {method}, D {latent}, {batch} windows of {_FRAMES} frames of {size} x {size} on {where}")
+    windows = f"{batch} windows of {pixels.shape[1]} frames of {size} x {size}"
+    print(f"{preset_name}: {method}, D {latent}, {windows} on {where}")
     print(f"{arithmetic}, median of {repeats}; ours: {chosen}")
     print(f"{'':<26}{'ms':>9}{'ratio':>8}{'windows/s':>12}{'peak MiB':>10}{'first calls s':>15}")
     slowest = next(iter(rows.values()))["milliseconds"]
@@ -90,30 +84,6 @@ def bench_train_step(
         windows_per_second=1e3 * batch / rows[ours]["milliseconds"],
         rows=rows,
     )
-
-
-def random_batch(config: RunConfig, batch: int, where: torch.device) -> tuple[Tensor, Tensor]:
-    """Pixels and actions of windows that show nothing, as `config` expects them."""
-    size, generator = config.model.encoder.image_size, torch.Generator().manual_seed(1)
-    pixels = torch.randint(256, (batch, _FRAMES, size, size, 3), dtype=torch.uint8, generator=generator)
-    actions = torch.randn(batch, _FRAMES - 1, config.model.action_dim, generator=generator)
-    return pixels.to(where), actions.to(where)
-
-
-def updates_of(
-    config: RunConfig, path: Path, where: torch.device, *, fused: bool = False
-) -> PlainUpdates | GraphedUpdates:
-    """Updates of a new model, executed as `path` and `fused` say."""
-    model = build_world_model(config.model, torch.Generator().manual_seed(0)).to(where).train()
-    plain = PlainUpdates(
-        model,
-        Objective(config.objective, config.model).to(where),
-        build_optimizer(model, config.training.optim, on_device=path in RECORDED),
-        RandomStreams(0, where),
-        clip_norm=config.training.optim.clip_norm,
-        autocast_dtype=config.training.autocast_dtype(where),
-    )
-    return accelerated(plain, path, where, fused=fused)
 
 
 def _timed(call: Callable[[], Any], repeats: int, where: torch.device) -> dict[str, Any]:

@@ -2,31 +2,17 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
-
-import tyro
+from typing import Literal
 
 
 @dataclass(frozen=True)
 class FromNothing:
-    """Record, train and evaluate by separate commands, from an empty folder and empty caches: wall time and success."""
+    """`alewm demo` from an empty folder and empty caches: its wall time, and the success of its ALeWM."""
 
-    preset_name: Annotated[str, tyro.conf.arg(name="preset")] = "two-room-192"
-    """The configuration to train."""
+    scale: Literal["full", "smoke", "large"] = "large"
+    """How much of everything, as in `alewm demo`; `large` needs a GPU."""
     seeds: tuple[int, ...] = (3072, 3073, 3074)
-    """Seeds of training, each from nothing."""
-    episodes: int = 10_000
-    """Episodes to record."""
-    steps: int | None = None
-    """Updates, a complete schedule; if not given, the preset's."""
-    learning_rate: float | None = None
-    """Peak learning rate; if not given, the preset's."""
-    collect_flags: str = ""
-    """More flags of `alewm collect`, in one string after an equals sign: --collect-flags="--jobs 8"."""
-    train_flags: str = ""
-    """More flags of `alewm train`, likewise."""
-    evaluate_flags: str = ""
-    """More flags of `alewm evaluate`, likewise."""
+    """Seeds of recording and training, each from nothing."""
     warm: bool = False
     """Use what was compiled before, instead of empty caches for every seed."""
     out: Path | None = None

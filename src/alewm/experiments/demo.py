@@ -1,19 +1,22 @@
-"""The main job, small enough for a laptop: record, learn twice, plan to goals never seen, compare.
+"""The main job in one command: record, learn, plan to goals never seen, compare.
 
-ALeWM and LeWM learn from the same episodes at the same budget, side by side in two processes, and are evaluated on the
-same held-out pairs. Every stage leaves its result in the folder, so that repeating the command continues.
+Runs learn from the same episodes at the same budget, each in a process of its own, and are evaluated on the same
+held-out pairs. These processes start first: while episodes are recorded they import, find their device and compile.
+Every stage leaves its result in the folder, so that repeating the command continues.
 """
 
 import json
 import multiprocessing
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
 from multiprocessing.queues import SimpleQueue
+from multiprocessing.synchronize import Event
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 
@@ -22,48 +25,16 @@ from alewm.errors import InputError
 from alewm.evaluation.run import evaluate_run
 from alewm.evaluation.settings import EvaluationSettings
 from alewm.experiments.collection import collect_task
-from alewm.experiments.presets import preset
-from alewm.planning.cem import CEMConfig
+from alewm.experiments.demo_scale import SCALES, DemoScale, ScaleName
 from alewm.planning.planner import PlanningConfig
 from alewm.progress import Progress
 from alewm.runs.folder import RunFolder
 from alewm.training.config import RunConfig
+from alewm.training.rehearsal import rehearse
 from alewm.training.run import train_run
 from alewm.workers import follow_parent, num_available_cores
 
-PRESETS = {"alewm": "two-room-tiny", "lewm": "two-room-tiny-lewm"}
-"""The runs by the name of their folder."""
-
 _POLL_SECONDS = 0.5
-
-
-@dataclass(frozen=True)
-class DemoScale:
-    """How much of everything."""
-
-    num_episodes: int
-    """Recorded episodes; a fifth of them is held out for test, a tenth for validation."""
-    num_pairs: int
-    """Held-out pairs planned to."""
-    cem: CEMConfig
-    """The search."""
-    num_steps: int | None = None
-    """Updates of each model; None for the preset's."""
-    batch_size: int | None = None
-    """Windows per update; None for the preset's."""
-
-
-SCALES = {
-    "full": DemoScale(num_episodes=1000, num_pairs=100, cem=CEMConfig()),
-    "smoke": DemoScale(
-        num_episodes=20,
-        num_pairs=4,
-        cem=CEMConfig(num_candidates=20, num_iterations=2, num_elites=4),
-        num_steps=6,
-        batch_size=16,
-    ),
-}
-"""`full` is the demonstration; `smoke` is the same path in seconds, and its numbers mean nothing."""
 
 
 @dataclass(frozen=True)
@@ -76,20 +47,20 @@ class Demo:
     """How long each stage took, this time."""
 
 
-def run_demo(out: Path, *, scale: Literal["full", "smoke"], seed: int) -> Demo:
-    """The results of both models; the run folders are `out/alewm` and `out/lewm`."""
+def run_demo(out: Path, *, scale: ScaleName, seed: int) -> Demo:
+    """The results of all models; their run folders are below `out`, named like their method."""
     sizes = SCALES[scale]
-    configs = {name: _configured(preset(preset_name), sizes, seed) for name, preset_name in PRESETS.items()}
+    configs, device = sizes.configs(seed), sizes.device()
     asked = {"scale": asdict(sizes), "seed": seed, "runs": {name: to_dict(config) for name, config in configs.items()}}
     folder = RunFolder(out).open(json.loads(json.dumps(asked)))
     data, clock = out / "two-room.h5", _Clock()
-    size = configs["alewm"].model.encoder.image_size
-    collect_task("two-room", data, num_episodes=sizes.num_episodes, seed=seed, image_size=size)
-    clock.lap("collecting")
     unfinished = {name: config for name, config in configs.items() if not _is_evaluated(out / name)}
-    if unfinished:
-        _learn_and_plan(out, data, sizes, unfinished)
-    clock.lap("training and planning")
+    with _learners(out, data, sizes, unfinished, device) as learners:
+        size = configs["alewm"].model.encoder.image_size
+        collect_task("two-room", data, num_episodes=sizes.num_episodes, seed=seed, image_size=size)
+        clock.lap("collecting")
+        learners.finish()
+        clock.lap("training and planning")
     results = {name: RunFolder(out / name).result() for name in configs}
     folder.finish({"seconds": clock.seconds, **results})
     return Demo(results, clock.seconds)
@@ -105,57 +76,82 @@ class _Clock:
         self.seconds[stage], self._began = now - self._began, now
 
 
-def _configured(config: RunConfig, sizes: DemoScale, seed: int) -> RunConfig:
-    training = replace(config.training, seed=seed)
-    if sizes.num_steps is not None:
-        training = replace(training, num_steps=sizes.num_steps)
-    if sizes.batch_size is not None:
-        training = replace(training, batch_size=sizes.batch_size)
-    return replace(config, training=training)
-
-
 def _is_evaluated(run: Path) -> bool:
     return "evaluated" in (RunFolder(run).result() or {})
 
 
-def _learn_and_plan(out: Path, data: Path, sizes: DemoScale, configs: dict[str, RunConfig]) -> None:
-    """Train and evaluate all runs at once, one process each; whatever ends this function ends them too."""
+@contextmanager
+def _learners(
+    out: Path, data: Path, sizes: DemoScale, configs: Mapping[str, RunConfig], device: torch.device
+) -> Iterator["_Learners"]:
+    """A process for each run, which waits for the data; whatever ends the block ends them too."""
     # Spawned, because forking a process that has threads (torch has) may deadlock.
     context = multiprocessing.get_context("spawn")
-    problems = context.SimpleQueue()
+    is_recorded, problems = context.Event(), context.SimpleQueue()
+    share = max(1, num_available_cores() // max(1, len(configs)))
     workers = [
-        context.Process(target=_work, args=(config, data, out / name, sizes, len(configs), problems), daemon=True)
+        context.Process(
+            target=_work, args=(config, data, out / name, sizes, device, share, is_recorded, problems), daemon=True
+        )
         for name, config in configs.items()
     ]
     for worker in workers:
         worker.start()
     try:
-        total = sum(config.training.total_steps(1) for config in configs.values())
-        logs = [out / name / "metrics.jsonl" for name in configs]
-        with Progress(f"training {' and '.join(configs)}", total, "updates", done=_updates(logs)) as bar:
-            _watch(workers, lambda: _updates(logs), bar)
-        with Progress("planning to held-out goals", len(workers), "models") as bar:
-            _watch(workers, lambda: sum(worker.exitcode == 0 for worker in workers), bar)
-        if not problems.empty():
-            raise InputError(problems.get())
-        if any(worker.exitcode for worker in workers):
-            raise RuntimeError("A worker of the demo failed; what it says is above.")
+        yield _Learners(workers, {out / name: config for name, config in configs.items()}, is_recorded, problems)
     finally:
         for worker in workers:
             worker.terminate()
             worker.join()
 
 
+@dataclass(frozen=True)
+class _Learners:
+    """The processes that train and evaluate."""
+
+    workers: Sequence[BaseProcess]
+    configs: Mapping[Path, RunConfig]
+    is_recorded: Event
+    problems: "SimpleQueue[str]"
+
+    def finish(self) -> None:
+        """Let them have the data, and wait until all are done or one has failed."""
+        if not self.workers:
+            return
+        self.is_recorded.set()
+        total = sum(config.training.total_steps(1) for config in self.configs.values())
+        logs, names = [run / "metrics.jsonl" for run in self.configs], [run.name for run in self.configs]
+        with Progress(f"training {' and '.join(names)}", total, "updates", done=_updates(logs)) as bar:
+            _watch(self.workers, lambda: _updates(logs), bar)
+        with Progress("planning to held-out goals", len(self.workers), "models") as bar:
+            _watch(self.workers, lambda: sum(worker.exitcode == 0 for worker in self.workers), bar)
+        if not self.problems.empty():
+            raise InputError(self.problems.get())
+        if any(worker.exitcode for worker in self.workers):
+            raise RuntimeError("A worker of the demo failed; what it says is above.")
+
+
 def _work(
-    config: RunConfig, data: Path, run: Path, sizes: DemoScale, num_workers: int, problems: "SimpleQueue[str]"
+    config: RunConfig,
+    data: Path,
+    run: Path,
+    sizes: DemoScale,
+    device: torch.device,
+    num_threads: int,
+    is_recorded: Event,
+    problems: "SimpleQueue[str]",
 ) -> None:
     follow_parent()
-    torch.set_num_threads(max(1, num_available_cores() // num_workers))
-    cpu = torch.device("cpu")
+    torch.set_num_threads(num_threads)
     try:
-        train_run(config, data, run, device=cpu, preset=PRESETS[run.name], num_threads=1, is_silent=True)
+        rehearse(config, device)
+        is_recorded.wait()
+        # Where the processor computes, it has one thread for decoding; beside a GPU it has nothing else to do.
+        num_decoders = 1 if device.type == "cpu" else num_threads
+        preset = sizes.presets[run.name]
+        train_run(config, data, run, device=device, preset=preset, num_threads=num_decoders, is_silent=True)
         settings = EvaluationSettings(num_episodes=sizes.num_pairs, planning=PlanningConfig(cem=sizes.cem))
-        evaluate_run(run, settings, device=cpu, out=run, is_silent=True)
+        evaluate_run(run, settings, device=device, out=run, is_silent=True)
     except InputError as error:
         problems.put(str(error))
         raise SystemExit(1) from error

@@ -6,7 +6,7 @@ from alewm.shapes import Tensor
 from alewm.training.acceleration import COMPILED, RECORDED, Path, compile_blocks, fuse_encoder
 from alewm.training.step import PlainUpdates, StepResult
 
-_WARM_UPS = 3
+WARM_UPS = 3
 """Updates made operation by operation first, in which kernels are compiled and libraries choose theirs."""
 
 
@@ -25,7 +25,7 @@ class GraphedUpdates:
 
     def __call__(self, pixels: Tensor, actions: Tensor) -> StepResult:
         """Change the weights by one step."""
-        if self._graph is None and self._num_calls < _WARM_UPS:
+        if self._graph is None and self._num_calls < WARM_UPS:
             self._num_calls += 1
             return self._warm_up(pixels, actions)
         if self._graph is None:

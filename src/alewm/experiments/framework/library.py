@@ -4,12 +4,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from alewm.config import to_dict
 from alewm.data.collect import collect_command
 from alewm.data.store import EpisodeStore
 from alewm.envs.registration import get_task
 from alewm.errors import InputError
 from alewm.experiments.framework.choice import TASK_TITLES
-from alewm.experiments.framework.run import Run, config_key
+from alewm.experiments.framework.run import Run, config_key, weights_key
 from alewm.runs.files import read_json
 from alewm.runs.folder import RunFolder
 
@@ -55,8 +56,13 @@ class Library:
         return " ".join(dict.fromkeys(notes))
 
     def folder(self, run: Run) -> Path:
-        """Where `run` is, or will be; two presets that name one configuration share a folder."""
-        return self._known.setdefault(run.key, self.root / run.name)
+        """Where `run` is, or will be; two presets that name one configuration share a folder.
+
+        A finished run that was watched and saved at other intervals has the same weights, and serves as well.
+        """
+        if run.key not in self._known:
+            self._known[run.key] = self._finished.get(weights_key(to_dict(run.config)), self.root / run.name)
+        return self._known[run.key]
 
     def holding(self, *runs: Run) -> "Library":
         """The same for whoever needs these `runs` alone: small enough to be sent to another machine."""
@@ -95,14 +101,27 @@ class Library:
 
     @cached_property
     def _known(self) -> dict[str, Path]:
-        configs = sorted(self.root.glob("*/config.json")) if self.root.is_dir() else []
-        found = {path.parent: read_json(path) for path in configs}
         # Where two folders hold one configuration, a finished one is found.
-        found = dict(sorted(found.items(), key=lambda each: (each[0] / "result.json").exists()))
-        return {config_key(config): folder for folder, config in found.items() if "objective" in config}
+        found = dict(sorted(self._configs.items(), key=lambda each: _is_finished(each[0])))
+        return {config_key(config): folder for folder, config in found.items()}
+
+    @cached_property
+    def _finished(self) -> dict[str, Path]:
+        """Finished runs by what decides their weights."""
+        return {weights_key(config): folder for folder, config in self._configs.items() if _is_finished(folder)}
+
+    @cached_property
+    def _configs(self) -> dict[Path, dict[str, Any]]:
+        paths = sorted(self.root.glob("*/config.json")) if self.root.is_dir() else []
+        found = {path.parent: read_json(path) for path in paths}
+        return {folder: config for folder, config in found.items() if "objective" in config}
 
     def _fingerprint(self, task: str) -> str:
         if task not in self._fingerprints:
             with EpisodeStore.open(self.data_path(task)) as store:
                 self._fingerprints[task] = store.fingerprint
         return self._fingerprints[task]
+
+
+def _is_finished(folder: Path) -> bool:
+    return (folder / "result.json").exists()

@@ -16,6 +16,11 @@ from alewm.training.config import RunConfig
 NUM_WINDOWS = {"two-room": 730_809, "push-t": 1_981_721, "reacher": 1_820_000, "cube": 1_820_000}
 """Windows in the published file of each task; only estimates of time use them."""
 
+OBSERVED = frozenset(
+    {"log_every", "diagnose_every", "validate_every", "validation_batches", "checkpoint_every", "keep_checkpoints"}
+)
+"""Fields of the training that say when it is watched and saved; its weights do not depend on them."""
+
 
 @dataclass(frozen=True)
 class Run:
@@ -75,3 +80,9 @@ def config_key(config: Mapping[str, Any]) -> str:
     """A hash of a configuration as `to_dict` gives it; the data a run adds to its config.json does not count."""
     counted = {name: value for name, value in config.items() if name != "data"}
     return hashlib.sha256(json.dumps(counted, sort_keys=True).encode()).hexdigest()
+
+
+def weights_key(config: Mapping[str, Any]) -> str:
+    """The same of what decides the weights at the end: how often a run was looked at and saved does not."""
+    training = {name: value for name, value in config["training"].items() if name not in OBSERVED}
+    return config_key({**config, "training": training})
