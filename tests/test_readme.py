@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from statistics import fmean, stdev
 
 import pytest
 
@@ -91,6 +92,18 @@ def test_results_are_those_of_the_page_of_results():
     successes = re.findall(r"\d+\.\d \(\d+\.\d to \d+\.\d\)", section)
     assert successes
     assert [success for success in successes if success not in page] == []
+
+
+def test_means_over_seeds_are_those_of_the_seeds_on_the_page_of_results():
+    page = (ROOT / "docs/results.md").read_text()
+    section = (ROOT / "README.md").read_text().split("## Results")[1].split("##")[0]
+    means = re.findall(r"(\d+\.\d) ± (\d+\.\d) \(([\d., ]+)\)", section)
+    assert means
+    for mean, error, seeds in means:
+        rates = [float(rate) for rate in seeds.split(",")]
+        assert abs(fmean(rates) - float(mean)) <= 0.05
+        assert abs(stdev(rates) / len(rates) ** 0.5 - float(error)) <= 0.05
+        assert [rate for rate in seeds.split(", ") if not re.search(rf"seed \d+\]\S+ {rate} \(", page)] == []
 
 
 def test_pictures_and_links_of_the_documents_exist():

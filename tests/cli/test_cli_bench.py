@@ -8,6 +8,7 @@ from conftest import IMAGE_SIZE
 from published_files import write_published
 
 from alewm.benchmarks.block_variants import bench_block_variants
+from alewm.experiments.presets import preset
 
 TINY = ("--preset", "two-room-tiny", "--device", "cpu")
 FEW = ("--candidates", 10, "--iterations", 1)
@@ -52,12 +53,16 @@ def test_panels_measured_apart_are_drawn_together(alewm_here, refused, tmp_path)
     assert [panel["size"] for panel in json.loads(lines[-1])["panels"]] == ["projections", "windows"]
     kept, other = tmp_path / "kept.json", tmp_path / "other.json"
     kept.write_text(lines[-1])
-    alewm_here("bench", "scaling", "--kept", kept, "--out", tmp_path / "b.png")
+    said = alewm_here("bench", "scaling", "--costs", "state", "--preset", "two-room-tiny", "--out", tmp_path / "c.png")
+    (state,) = json.loads(said.splitlines()[-1])["panels"]
+    assert state["points"] == [[k, 4 * k] for k in preset("two-room-tiny").model.capacities]  # float32
+    other.write_text(said.splitlines()[-1])
+    alewm_here("bench", "scaling", "--kept", kept, other, "--out", tmp_path / "b.png")
     assert (tmp_path / "b.png").read_bytes()[:4] == b"\x89PNG"
     for content in ('{"bench": "planner"}', '{"bench": "scaling"}', "[1]"):
         other.write_text(content)
         assert "holds no line of `alewm bench scaling`" in refused("bench", "scaling", "--kept", kept, other)
-    assert "Name what is to be timed" in refused("bench", "scaling", "--costs")
+    assert "Name what is to be measured" in refused("bench", "scaling", "--costs")
     assert str(tmp_path) not in lines[-1]  # lines are kept in a repository
 
 

@@ -63,4 +63,5 @@ def bench_evaluate(
         seconds_cold=cold,
         seconds=seconds,
         seconds_planning=planned,
+        peak_mebibytes=torch.cuda.max_memory_allocated(where) / 2**20 if where.type == "cuda" else None,
     )

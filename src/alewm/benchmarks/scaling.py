@@ -17,6 +17,7 @@ from alewm.experiments.presets import preset
 from alewm.model.world_model import WorldModel, build_world_model
 from alewm.planning.cem import CEMConfig
 from alewm.planning.planner import Planner, PlanningConfig
+from alewm.planning.rollout import sliced_roll_out
 from alewm.planning.search_choice import choose_search
 from alewm.presentation.panels import panel_grid
 from alewm.regularizers.mix_sigreg import mix_sigreg
@@ -30,26 +31,28 @@ _STEPS_PER_BLOCK = 5
 
 @dataclass(frozen=True)
 class Panel:
-    """Milliseconds against one size."""
+    """A cost against one size."""
 
     title: str
-    """What is timed."""
+    """Of what."""
     size: str
     """What grows."""
     points: tuple[tuple[int, float], ...]
-    """Pairs of size and milliseconds."""
+    """Pairs of size and cost."""
+    unit: str = "ms"
+    """Of the cost."""
 
 
 def bench_scaling(*, preset_name: str, sizes: Sizes, repeats: int, device: str, out: Path) -> None:
     """Prints a table per panel and writes the figure."""
     where = find_device(device)
     if not sizes.costs:
-        raise InputError("Name what is to be timed after --costs, or leave it out to time everything.")
+        raise InputError("Name what is to be measured after --costs, or leave it out to measure everything.")
     panels: list[Panel] = []
-    timed = {"plan": _planning, "regularizer": _regularizer, "update": _training}
-    for panel in chain.from_iterable(timed[cost](preset_name, sizes, repeats, where) for cost in sizes.costs):
-        points = ", ".join(f"{x:,}: {y:.2f}" for x, y in panel.points)
-        print(f"{panel.title}, ms against {panel.size}: {points}", flush=True)
+    measured = {"plan": _planning, "state": _state, "regularizer": _regularizer, "update": _training}
+    for panel in chain.from_iterable(measured[cost](preset_name, sizes, repeats, where) for cost in sizes.costs):
+        points = ", ".join(f"{x:,}: {y:,.2f}" for x, y in panel.points)
+        print(f"{panel.title}, {panel.unit} against {panel.size}: {points}", flush=True)
         panels.append(panel)
     draw(panels, f"{preset_name} on {where.type}", out)
     print(out)
@@ -63,7 +66,7 @@ def redraw_scaling(lines: Sequence[Path], out: Path) -> None:
         if not (isinstance(line, dict) and line.get("bench") == "scaling" and line.get("panels")):
             raise InputError(f"{path} holds no line of `alewm bench scaling`: expected its panels.")
     found = [panel for line in kept for panel in line["panels"]]
-    panels = {(p["title"], p["size"]): Panel(p["title"], p["size"], tuple(map(tuple, p["points"]))) for p in found}
+    panels = {(p["title"], p["size"]): Panel(**{**p, "points": tuple(map(tuple, p["points"]))}) for p in found}
     hardware = kept[0]["made_with"]["accelerator"] or kept[0]["device"]
     draw(list(panels.values()), f"{kept[0]['preset']} on {hardware}", out)
     print(out)
@@ -74,7 +77,7 @@ def draw(panels: Sequence[Panel], title: str, out: Path) -> None:
     figure, places = panel_grid(len(panels), 3, panel=(3.4, 2.6))
     for axes, panel in zip(places, panels, strict=True):
         axes.plot(*zip(*panel.points, strict=True), marker="o", color="#0b62a4")
-        axes.set(title=panel.title, xlabel=panel.size, ylabel="ms")
+        axes.set(title=panel.title, xlabel=panel.size, ylabel=panel.unit)
         axes.set_ylim(0, 1.15 * max(y for _, y in panel.points))
         axes.grid(alpha=0.3)
     figure.suptitle(title)
@@ -111,6 +114,20 @@ def _plan(
     )
     now, goal = torch.randn(2, episodes, model.config.latent_dim, generator=torch.Generator().manual_seed(1)).to(where)
     return partial(planner.plan, now, goal, [(capacity,)] * episodes, [(0, episode, 0) for episode in range(episodes)])
+
+
+def _state(preset_name: str, _: Sizes, __: int, where: torch.device) -> Iterator[Panel]:
+    """What a candidate's rollout carries from one step to the next: the prefix, and nothing beyond it."""
+    config = preset(preset_name).model
+    model = build_world_model(config, torch.Generator().manual_seed(0)).to(where).eval()
+    z, blocks = torch.zeros(1, config.latent_dim), torch.zeros(1, 1, 2, config.action_dim)
+
+    @torch.no_grad()
+    def num_bytes(k: int) -> float:
+        after_one_step, _ = sliced_roll_out(model, z.to(where), blocks.to(where), k, last_width=k)
+        return float(after_one_step.nbytes)
+
+    yield Panel("a candidate's state", "capacity k", tuple((k, num_bytes(k)) for k in config.capacities), "bytes")
 
 
 def _regularizer(preset_name: str, sizes: Sizes, repeats: int, where: torch.device) -> Iterator[Panel]:

@@ -8,8 +8,8 @@ from typing import Literal
 class Sizes:
     """What is measured; every other size stays at its middle value."""
 
-    costs: tuple[Literal["plan", "regularizer", "update"], ...] = ("plan", "regularizer", "update")
-    """What is timed."""
+    costs: tuple[Literal["plan", "state", "regularizer", "update"], ...] = ("plan", "state", "regularizer", "update")
+    """What is measured: milliseconds, and the bytes of a state that planning carries."""
     episodes: tuple[int, ...] = (1, 10, 50, 100)
     """Episodes planned together."""
     candidates: tuple[int, ...] = (100, 300, 1000)
