@@ -25,7 +25,7 @@ MAY_NAME = {
     "planning/noise.py": "portable noise is drawn on the CPU by definition",
     "ecosystem/lewm_files.py": "files are read into memory first",
     "experiments/framework/share.py": "a trial that takes no GPU computes on the CPU",
-    "experiments/demo.py": "the demo trains one model per core",
+    "experiments/demo_scale.py": "the small demo trains one model per core, where it repeats bit by bit",
     "experiments/rollouts.py": "pictures are replayed where the simulators run; no model is asked",
 }
 
