@@ -31,6 +31,8 @@ def start(folder, *arguments, **options):
         cwd=folder,
         env={**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "200", "LINES": "40", "TERM": "xterm"},
         text=True,
+        # A shell lets what it starts in the background ignore interrupts, tests and all that they start.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         **options,
     )
 
@@ -109,7 +111,7 @@ def test_in_processes_a_killed_trial_ends_like_an_unkilled_one(trained, data, tm
 
 def test_an_interrupted_sweep_showed_one_table_and_is_continued_without_repeating(trained, data, tmp_path, alewm_here):
     mine = shutil.copytree(trained, tmp_path / "runs/under-my-own-name")
-    arguments = (*SWEEP, "--set", *FIELDS, f"{STEPS},80", "--seeds", 3072, "--data", data)
+    arguments = (*SWEEP, "--set", *FIELDS, f"{STEPS},20", "--seeds", 3072, "--data", data)
     terminal, theirs = pty.openpty()
     sweep = start(tmp_path, *arguments, "--jobs", 1, stdout=subprocess.PIPE, stderr=theirs)
     os.close(theirs)
@@ -124,7 +126,7 @@ def test_an_interrupted_sweep_showed_one_table_and_is_continued_without_repeatin
 
     watcher = threading.Thread(target=watch)
     watcher.start()
-    name = runs_of(f"{STEPS},80")[1].name
+    name = runs_of(f"{STEPS},20")[1].name
     wait_for(lambda: list((tmp_path / "runs" / name).glob("checkpoints/step-*")) or sweep.poll() is not None)
     sweep.send_signal(signal.SIGINT)
     sweep.communicate(timeout=60)
