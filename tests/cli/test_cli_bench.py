@@ -59,8 +59,13 @@ def test_panels_measured_apart_are_drawn_together(alewm_here, refused, tmp_path)
     other.write_text(said.splitlines()[-1])
     alewm_here("bench", "scaling", "--kept", kept, other, "--out", tmp_path / "b.png")
     assert (tmp_path / "b.png").read_bytes()[:4] == b"\x89PNG"
-    for content in ('{"bench": "planner"}', '{"bench": "scaling"}', "[1]"):
-        other.write_text(content)
+    panel = {"title": "a plan", "size": "windows", "points": [[1, 2.0]]}
+    whole = {**json.loads(lines[-1]), "panels": [panel]}
+    wrong_panels = [{**panel, "colour": "red"}, {**panel, "points": [[1, "x"]]}, {"title": "a plan", "points": []}, 1]
+    damaged = [{**whole, "panels": [each]} for each in wrong_panels]
+    damaged += [{"bench": "planner"}, {"bench": "scaling"}, [1], {**whole, "made_with": {}}, {**whole, "panels": []}]
+    for content in damaged:
+        other.write_text(json.dumps(content))
         assert "holds no line of `alewm bench scaling`" in refused("bench", "scaling", "--kept", kept, other)
     assert "Name what is to be measured" in refused("bench", "scaling", "--costs")
     assert str(tmp_path) not in lines[-1]  # lines are kept in a repository

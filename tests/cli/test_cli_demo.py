@@ -29,8 +29,8 @@ def test_the_demo_compares_both_methods_and_is_not_repeated(alewm, alewm_here, r
     assert "seed: asked 1, found 3072" in refused("demo", "--scale", "smoke", "--seed", 1, "--out", "demo")
 
 
-@pytest.mark.skipif(torch.cuda.is_available() or torch.backends.mps.is_available(), reason="a GPU would be used")
-def test_a_full_size_model_is_not_begun_without_a_gpu(refused, tmp_path):
+def test_a_full_size_model_is_not_begun_without_a_gpu(refused, tmp_path, monkeypatch):
+    monkeypatch.setattr("alewm.experiments.demo_scale.find_device", lambda _: torch.device("cpu"))
     assert "takes a GPU, and torch sees none here" in refused("demo", "--scale", "large", "--out", "large")
     assert not (tmp_path / "large").exists()
 

@@ -4,7 +4,7 @@ import time
 
 import torch
 
-from alewm.benchmarks.timing import print_line
+from alewm.benchmarks.timing import peak_mebibytes, print_line
 from alewm.devices import find_device, simulation_device
 from alewm.envs.registration import get_task
 from alewm.envs.two_room.behaviour import simulate_episodes
@@ -63,5 +63,5 @@ def bench_evaluate(
         seconds_cold=cold,
         seconds=seconds,
         seconds_planning=planned,
-        peak_mebibytes=torch.cuda.max_memory_allocated(where) / 2**20 if where.type == "cuda" else None,
+        peak_mebibytes=peak_mebibytes(where),
     )

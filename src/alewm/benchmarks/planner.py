@@ -7,7 +7,7 @@ import torch
 
 from alewm.benchmarks.profiling import kernel_table
 from alewm.benchmarks.reference import reference_plan
-from alewm.benchmarks.timing import median_seconds, print_line
+from alewm.benchmarks.timing import median_seconds, peak_mebibytes, print_line
 from alewm.devices import find_device
 from alewm.errors import InputError
 from alewm.experiments.presets import preset
@@ -78,7 +78,7 @@ def bench_planner(
         milliseconds_by_capacity=rows,
         milliseconds_per_episode_by_capacity={k: milliseconds / episodes for k, milliseconds in rows.items()},
         reference_milliseconds_per_episode=alone,
-        peak_mebibytes=torch.cuda.max_memory_allocated(where) / 2**20 if where.type == "cuda" else None,
+        peak_mebibytes=peak_mebibytes(where),
     )
 
 

@@ -23,7 +23,7 @@ from alewm.presentation.panels import panel_grid
 from alewm.regularizers.mix_sigreg import mix_sigreg
 from alewm.regularizers.slices import random_directions
 from alewm.runs.files import read_json
-from alewm.training.acceleration import choose_acceleration
+from alewm.training.graphed import WARM_UPS
 from alewm.training.rehearsal import random_batch, updates_of
 
 _STEPS_PER_BLOCK = 5
@@ -61,15 +61,25 @@ def bench_scaling(*, preset_name: str, sizes: Sizes, repeats: int, device: str, 
 
 def redraw_scaling(lines: Sequence[Path], out: Path) -> None:
     """Draw the panels of kept lines of JSON into one figure; panels of one thing against one size are the same one."""
-    kept = [read_json(path) for path in lines]
-    for path, line in zip(lines, kept, strict=True):
-        if not (isinstance(line, dict) and line.get("bench") == "scaling" and line.get("panels")):
-            raise InputError(f"{path} holds no line of `alewm bench scaling`: expected its panels.")
-    found = [panel for line in kept for panel in line["panels"]]
-    panels = {(p["title"], p["size"]): Panel(**{**p, "points": tuple(map(tuple, p["points"]))}) for p in found}
-    hardware = kept[0]["made_with"]["accelerator"] or kept[0]["device"]
-    draw(list(panels.values()), f"{kept[0]['preset']} on {hardware}", out)
+    kept = [_kept(path) for path in lines]
+    panels = {(panel.title, panel.size): panel for _, found in kept for panel in found}
+    draw(list(panels.values()), kept[0][0], out)
     print(out)
+
+
+def _kept(path: Path) -> tuple[str, list[Panel]]:
+    """What was measured on which hardware, and its panels."""
+    line = read_json(path)
+    try:
+        if line["bench"] != "scaling" or not line["panels"]:
+            raise ValueError(line["bench"])
+        panels = [
+            Panel(**{**panel, "points": tuple((int(x), float(y)) for x, y in panel["points"])})
+            for panel in line["panels"]
+        ]
+        return f"{line['preset']} on {line['made_with']['accelerator'] or line['device']}", panels
+    except (KeyError, TypeError, ValueError):
+        raise InputError(f"{path} holds no line of `alewm bench scaling`: expected its panels.") from None
 
 
 def draw(panels: Sequence[Panel], title: str, out: Path) -> None:
@@ -154,15 +164,13 @@ def _mix_sigreg(preset_name: str, batch: int, projections: int, where: torch.dev
 
 
 def _training(preset_name: str, sizes: Sizes, repeats: int, where: torch.device) -> Iterator[Panel]:
-    usual_way = choose_acceleration("auto", where)
-
     def update(name: str, batch: int) -> float:
         config = preset(name)
         config = replace(config, training=replace(config.training, batch_size=batch))
-        chosen = usual_way.fusing("auto", config.model.encoder, where, config.training.autocast_dtype(where))
+        chosen = config.acceleration_on(where)
         updates = updates_of(config, chosen.path, where, fused=chosen.fused)
         call = partial(updates, *random_batch(config, batch, where))
-        for _ in range(4):
+        for _ in range(WARM_UPS + 1):  # the last of them is recorded
             call()
         return 1e3 * median_seconds(call, repeats, where)
 

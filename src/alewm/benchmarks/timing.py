@@ -43,6 +43,11 @@ def recorded(call: Callable[[], object], device: torch.device) -> Callable[[], o
     return graph.replay
 
 
+def peak_mebibytes(device: torch.device) -> float | None:
+    """The most memory that tensors have taken on a GPU so far; None elsewhere."""
+    return torch.cuda.max_memory_allocated(device) / 2**20 if device.type == "cuda" else None
+
+
 def print_line(bench: str, **values: Any) -> None:
     """The last line: everything measured, with versions, hardware and command, and without the machine's folders."""
     print(json.dumps({"bench": bench, **values, "made_with": portable(provenance())}))

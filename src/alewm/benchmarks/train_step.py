@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from typing import Any, Literal
 
@@ -10,10 +9,11 @@ import torch
 
 from alewm.benchmarks.profiling import kernel_table
 from alewm.benchmarks.reference import ReferenceStep, lewm_of
-from alewm.benchmarks.timing import median_seconds, print_line
+from alewm.benchmarks.timing import median_seconds, peak_mebibytes, print_line
+from alewm.config import overridden
 from alewm.devices import find_device
 from alewm.experiments.presets import preset
-from alewm.training.acceleration import Acceleration, EncoderBlocks, choose_acceleration
+from alewm.training.acceleration import Acceleration, EncoderBlocks
 from alewm.training.graphed import WARM_UPS
 from alewm.training.rehearsal import random_batch, updates_of
 
@@ -34,11 +34,12 @@ def bench_train_step(
 ) -> None:
     """Prints median times of an update (losses, gradients, clipping, AdamW), rates and memory."""
     where, config = find_device(device), preset(preset_name)
-    config = replace(config, training=replace(config.training, precision=precision))
+    asked = {"precision": precision, "acceleration": acceleration, "encoder_blocks": encoder_blocks}
+    config = overridden(config, {f"training.{name}": value for name, value in asked.items()})
     dtype = config.training.autocast_dtype(where)
     size = config.model.encoder.image_size
     pixels, actions = random_batch(config, batch, where)
-    chosen = choose_acceleration(acceleration, where).fusing(encoder_blocks, config.model.encoder, where, dtype)
+    chosen = config.acceleration_on(where)
     rows: dict[str, dict[str, Any]] = {}
     if reference:
         step = ReferenceStep(
@@ -96,5 +97,4 @@ def _timed(call: Callable[[], Any], repeats: int, where: torch.device) -> dict[s
         call()
     first = time.perf_counter() - began
     seconds = median_seconds(call, repeats, where)
-    peak = torch.cuda.max_memory_allocated(where) / 2**20 if is_gpu else None
-    return {"milliseconds": 1e3 * seconds, "peak_mebibytes": peak, "first_seconds": first}
+    return {"milliseconds": 1e3 * seconds, "peak_mebibytes": peak_mebibytes(where), "first_seconds": first}

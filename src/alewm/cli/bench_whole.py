@@ -2,14 +2,15 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+
+from alewm.cli.demo import Scale
 
 
 @dataclass(frozen=True)
 class FromNothing:
     """`alewm demo` from an empty folder and empty caches: its wall time, and the success of its ALeWM."""
 
-    scale: Literal["full", "smoke", "large"] = "large"
+    scale: Scale = "large"
     """How much of everything, as in `alewm demo`; `large` needs a GPU."""
     seeds: tuple[int, ...] = (3072, 3073, 3074)
     """Seeds of recording and training, each from nothing."""

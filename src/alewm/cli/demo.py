@@ -4,6 +4,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+Scale = Literal["full", "smoke", "large"]
+"""As in `alewm.experiments.demo_scale`, which imports torch."""
+
 
 @dataclass(frozen=True)
 class Demo:
@@ -17,7 +20,7 @@ class Demo:
     """Folder for the data, the runs and the report; made if it does not exist."""
     seed: int = 3072
     """Decides the episodes, the first weights and all noise of training."""
-    scale: Literal["full", "smoke", "large"] = "full"
+    scale: Scale = "full"
     """`full` takes minutes; `smoke` is the same path in seconds, and its numbers mean nothing; `large` is ALeWM at the
     paper's size with 10,000 episodes and a short schedule, for a GPU, where it takes minutes too."""
 

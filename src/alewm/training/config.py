@@ -9,7 +9,7 @@ from alewm.config import ADDED_LATER
 from alewm.devices import why_no_bfloat16
 from alewm.errors import InputError
 from alewm.model.world_model import WorldModelConfig
-from alewm.training.acceleration import Acceleration, EncoderBlocks
+from alewm.training.acceleration import Acceleration, Chosen, EncoderBlocks, choose_acceleration
 from alewm.training.losses import ObjectiveConfig
 from alewm.training.optim import OptimConfig
 
@@ -97,6 +97,13 @@ class RunConfig:
     """What is minimised."""
     training: TrainingConfig = field(default_factory=TrainingConfig)
     """How."""
+
+    def acceleration_on(self, device: torch.device) -> Chosen:
+        """How its updates are executed there; a way or a precision that was asked for and is not there is refused."""
+        training = self.training
+        dtype = training.autocast_dtype(device)
+        chosen = choose_acceleration(training.acceleration, device, deterministic=training.deterministic)
+        return chosen.fusing(training.encoder_blocks, self.model.encoder, device, dtype)
 
     @property
     def data_sets(self) -> dict[str, str]:

@@ -7,7 +7,7 @@ import torch
 from alewm.data.windows import WindowShape
 from alewm.model.world_model import build_world_model
 from alewm.shapes import Tensor
-from alewm.training.acceleration import RECORDED, Path, choose_acceleration
+from alewm.training.acceleration import RECORDED, Path
 from alewm.training.config import RunConfig
 from alewm.training.graphed import WARM_UPS, GraphedUpdates, accelerated
 from alewm.training.losses import Objective
@@ -20,13 +20,11 @@ _FRAMES = WindowShape().num_frames
 
 def rehearse(config: RunConfig, device: torch.device) -> None:
     """Compile and record the updates of a run with a model that is thrown away; nothing where nothing is compiled."""
-    training = config.training
-    chosen = choose_acceleration(training.acceleration, device, deterministic=training.deterministic)
-    chosen = chosen.fusing(training.encoder_blocks, config.model.encoder, device, training.autocast_dtype(device))
+    chosen = config.acceleration_on(device)
     if chosen.path == "none":
         return
     update = updates_of(config, chosen.path, device, fused=chosen.fused)
-    batch = random_batch(config, training.batch_size, device)
+    batch = random_batch(config, config.training.batch_size, device)
     for _ in range(WARM_UPS + 1):  # the last of them is recorded
         update(*batch)
     torch.cuda.synchronize(device)

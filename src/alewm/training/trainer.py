@@ -14,7 +14,7 @@ from alewm.config import differences, to_dict
 from alewm.errors import InputError
 from alewm.model.world_model import WorldModel, build_world_model
 from alewm.shapes import Tensor
-from alewm.training.acceleration import RECORDED, choose_acceleration
+from alewm.training.acceleration import RECORDED
 from alewm.training.checkpoint import (
     Description,
     checkpoints_in,
@@ -87,11 +87,8 @@ class Trainer:
         loggers: Loggers | None = None,
     ) -> None:
         training = config.training
-        # A precision the device lacks is refused now, before anything is written.
-        dtype, repeats = training.autocast_dtype(device), training.deterministic
-        chosen = choose_acceleration(training.acceleration, device, deterministic=repeats)
-        encoder = config.model.encoder
-        self.acceleration = chosen.fusing(training.encoder_blocks, encoder, device, dtype)
+        # What the device lacks is refused now, before anything is written.
+        self.acceleration = config.acceleration_on(device)
         share_of_batch(training.batch_size)
         self.config, self.source, self.validation = config, source, validation
         self.validation_apart = dict(validation_apart or {})
