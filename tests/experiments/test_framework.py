@@ -99,6 +99,12 @@ def test_captions_name_data_that_published_numbers_are_not_about(tmp_path):
     ]
 
 
+def test_parts_of_an_experiment_have_folders_of_their_own():
+    scale = make_scale("short", 4500)
+    folders = [Choice(scale, SEEDS, only).folder for only in ((), ("push-t", "192"), ("reacher", "192"))]
+    assert folders == ["short-4500", "short-4500-push-t-192", "short-4500-reacher-192"]
+
+
 def test_captions_name_the_scale_and_the_seeds():
     short = Choice(make_scale("short", 500), (1, 2))
     assert short.caption("Success.") == (

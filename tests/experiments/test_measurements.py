@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from alewm.experiments.estimators import exact_gradient, leave_one_out
-from alewm.experiments.framework.probing import fit_mlp, fit_ridge, recovered
+from alewm.experiments.framework.probing import fit_networks, fit_ridge, recovered
 from alewm.experiments.rollouts import draw_episodes
 from alewm.experiments.surprise import auroc
 from alewm.experiments.theory import order_of_gains
@@ -75,8 +75,12 @@ def test_probes_find_what_is_there_and_nothing_else():
     ridge = fit_ridge(x[:1500], linear[:1500])
     assert (recovered(ridge(x[1500:]), linear[1500:]) > 0.999).all()
     assert recovered(fit_ridge(x[:1500], curved[:1500])(x[1500:]), curved[1500:]).item() < 0.1
-    network = fit_mlp(x[:1500], curved[:1500], torch.Generator().manual_seed(0), num_steps=600)
-    assert recovered(network(x[1500:]), curved[1500:]).item() > 0.9
+    seen = torch.arange(x.shape[1]) < torch.tensor([[1], [x.shape[1]]])
+    generator = torch.Generator().manual_seed(0)
+    networks = fit_networks(x[:1500], curved[:1500], seen, generator, device=torch.device("cpu"), num_steps=600)
+    blind, sighted = networks(x[1500:])
+    assert recovered(sighted, curved[1500:]).item() > 0.9
+    assert recovered(blind, curved[1500:]).item() < 0.1
     noise = samples(1, 2000, 1)
     assert recovered(fit_ridge(x[:1500], noise[:1500])(x[1500:]), noise[1500:]).item() < 0.05
 

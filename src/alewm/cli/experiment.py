@@ -45,7 +45,7 @@ class Experiment:
     """Folder with one file of episodes per task: two-room.h5, push-t.h5, reacher.h5, cube.h5. The scale `smoke` records
     its own."""
     runs: Path = Path("runs")
-    """Folder of all runs; results go to experiments/NAME-SCALE below it."""
+    """Folder of all runs; results go to experiments/NAME-SCALE below it, with the tasks and widths of --only added."""
     jobs: int = 1
     """Processes that train and evaluate side by side; 0 means one per core."""
     ray: bool = False
@@ -106,7 +106,7 @@ class Experiment:
             record_smoke_data(library, experiment.data_sets)
         executor = self._cluster() if self.ray else None
         outcome = execute(experiment, library, jobs=jobs, device=device, executor=executor)
-        out = self.runs / "experiments" / f"{experiment.name}-{choice.scale.folder}"
+        out = self.runs / "experiments" / f"{experiment.name}-{choice.folder}"
         write_outcome(experiment, outcome, asked.summary, provenance()["command"], out)
         for table in outcome.tables:
             print(table.markdown())

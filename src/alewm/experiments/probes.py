@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from alewm.evaluation.statistics import Spread
 from alewm.experiments.framework.choice import TASK_TITLES, Choice
 from alewm.experiments.framework.curves import capacity_axis
 from alewm.experiments.framework.experiment import Drawing, Experiment, Outcome, Recipe, Stage
-from alewm.experiments.framework.probing import fit_mlp, fit_ridge, recovered
+from alewm.experiments.framework.probing import fit_networks, fit_ridge, recovered
 from alewm.experiments.framework.results import Results
 from alewm.experiments.framework.trained import SAMPLE_SEED, Trained
 from alewm.experiments.framework.work import Measurement, Training
@@ -73,16 +74,21 @@ def measure(folder: Path, data: Path, device: torch.device, options: Mapping[str
             rows = trained.rows(part, most)
             sides.append((trained.encode_rows(rows)[1], *_factors(trained, rows)))
     (x, y, names), (test_x, test_y, _) = sides
+    ks = options["capacities"]
     generator = torch.Generator().manual_seed(SAMPLE_SEED)
+    seen = torch.arange(x.shape[1]) < torch.tensor(ks)[:, None]
+    networks = fit_networks(x, y, seen, generator, device=device, num_steps=options["num_steps"])
+    predicted = {
+        "linear": [fit_ridge(x[:, :k], y)(test_x[:, :k]) for k in ks],
+        "network": list(networks(test_x)),
+    }
     found: dict[str, Any] = {"factors": names}
     for probe in PROBES:
-        found[probe] = {}
-        for k in options["capacities"]:
-            z, test_z = x[:, :k], test_x[:, :k]
-            fit = fit_ridge(z, y) if probe == "linear" else fit_mlp(z, y, generator, num_steps=options["num_steps"])
-            scores = recovered(fit(test_z), test_y).tolist()
-            by_factor = dict(zip(names, scores, strict=True))
-            found[probe][str(k)] = {"mean": sum(scores) / len(scores), "factors": by_factor}
+        scores = [recovered(each, test_y).tolist() for each in predicted[probe]]
+        found[probe] = {
+            str(k): {"mean": fmean(each), "factors": dict(zip(names, each, strict=True))}
+            for k, each in zip(ks, scores, strict=True)
+        }
     return found
 
 

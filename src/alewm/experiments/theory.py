@@ -9,7 +9,7 @@ import torch
 
 from alewm.experiments.framework.choice import TASK_TITLES, Choice
 from alewm.experiments.framework.experiment import Drawing, Experiment, Outcome, Recipe, Stage
-from alewm.experiments.framework.probing import fit_mlp, fit_ridge
+from alewm.experiments.framework.probing import fit_networks, fit_ridge
 from alewm.experiments.framework.results import Results
 from alewm.experiments.framework.trained import SAMPLE_SEED, EncodedWindows, Trained
 from alewm.experiments.framework.variance import capacity_probabilities, variance_beside_survival
@@ -95,7 +95,7 @@ def measure(folder: Path, data: Path, device: torch.device, options: Mapping[str
     identity = (expected - (losses[:, 0] - (at_block * gains).sum(-1))).abs().max() / losses.mean()
     total = windows.latents[:, -1].var(0, correction=0).sum().item()
     prior_at_block = prior.flip(-1).cumsum(-1).flip(-1).tolist()
-    risks = _risks(fitted_on, windows, ks, options["num_steps"])
+    risks = _risks(fitted_on, windows, ks, options["num_steps"], device)
     return {
         "capacities": list(ks),
         "total_variance": total,
@@ -131,22 +131,26 @@ def order_of_gains(risks: list[float], survival_at_block: list[float]) -> dict[s
 
 
 def _risks(
-    fitted_on: EncodedWindows, windows: EncodedWindows, ks: tuple[int, ...], num_steps: int
+    fitted_on: EncodedWindows, windows: EncodedWindows, ks: tuple[int, ...], num_steps: int, device: torch.device
 ) -> dict[str, list[float]]:
     """Error of predicting the last latent from the first k coordinates of those before it, and all actions."""
+    x, y = _history(fitted_on), fitted_on.latents[:, -1]
+    test_x, truth = _history(windows), windows.latents[:, -1]
+    _, num_frames, latent_dim = windows.latents.shape
+    in_prefix = torch.arange(latent_dim) < torch.tensor(ks)[:, None]
+    actions = torch.ones(len(ks), windows.actions[0].numel(), dtype=torch.bool)
+    seen = torch.cat([in_prefix.repeat(1, num_frames - 1), actions], 1)
     generator = torch.Generator().manual_seed(SAMPLE_SEED)
+    predicted = {
+        "linear": [fit_ridge(x[:, columns], y)(test_x[:, columns]) for columns in seen],
+        "network": list(fit_networks(x, y, seen, generator, device=device, num_steps=num_steps)(test_x)),
+    }
+    return {probe: [(each - truth).square().sum(-1).mean().item() for each in predicted[probe]] for probe in PROBES}
 
-    def inputs(side: EncodedWindows, k: int) -> Tensor:
-        return torch.cat([side.latents[:, :-1, :k].flatten(1), side.actions.flatten(1)], 1)
 
-    y, truth = fitted_on.latents[:, -1], windows.latents[:, -1]
-    risks: dict[str, list[float]] = {probe: [] for probe in PROBES}
-    for k in ks:
-        x = inputs(fitted_on, k)
-        for probe in PROBES:
-            fit = fit_ridge(x, y) if probe == "linear" else fit_mlp(x, y, generator, num_steps=num_steps)
-            risks[probe].append((fit(inputs(windows, k)) - truth).square().sum(-1).mean().item())
-    return risks
+def _history(windows: EncodedWindows) -> Float[Tensor, "B I"]:
+    """All latents but the last, and the actions between them, in one row per window."""
+    return torch.cat([windows.latents[:, :-1].flatten(1), windows.actions.flatten(1)], 1)
 
 
 def _gains_table(

@@ -39,6 +39,11 @@ class Choice:
         """Whether only the path is tried: one task, tiny models, few of everything."""
         return self.scale.name == "smoke"
 
+    @property
+    def folder(self) -> str:
+        """The scale and, where only a part was asked for, that part: another part does not replace its tables."""
+        return "-".join([self.scale.folder, *self.only])
+
     def tasks(self, *offered: str) -> tuple[str, ...]:
         """Those of the `offered` tasks that were asked for; the smoke scale has one."""
         if self.is_smoke:

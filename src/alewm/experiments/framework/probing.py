@@ -1,14 +1,14 @@
-"""Regressions fitted separately for every prefix: ridge in closed form, and a small network."""
+"""Regressions fitted separately for every prefix: ridge in closed form, and small networks."""
 
 from collections.abc import Callable
 
 import torch
-from torch import nn
+from torch.nn import functional
 
-from alewm.shapes import Float, Tensor
+from alewm.shapes import Bool, Float, Tensor
 
 Predict = Callable[[Tensor], Tensor]
-"""From inputs [n, I] to predictions [n, R]."""
+"""From inputs [n, I] to predictions, [n, R] or one such table per network."""
 
 
 def fit_ridge(x: Float[Tensor, "n I"], y: Float[Tensor, "n R"], ridge: float = 1e-3) -> Predict:
@@ -21,48 +21,56 @@ def fit_ridge(x: Float[Tensor, "n I"], y: Float[Tensor, "n R"], ridge: float = 1
     return lambda other: (((other.double() - x_mean) / x_std) @ weights + y_mean).to(y.dtype)
 
 
-def fit_mlp(
+def fit_networks(
     x: Float[Tensor, "n I"],
     y: Float[Tensor, "n R"],
+    seen: Bool[Tensor, "networks I"],
     generator: torch.Generator,
     *,
+    device: torch.device,
     hidden_dim: int = 256,
     num_steps: int = 2000,
     batch_size: int = 256,
 ) -> Predict:
-    """A network of two hidden layers, fitted by Adam with a cosine schedule to standardised pairs.
+    """Networks of two hidden layers, each of which sees the columns of `x` that its row of `seen` names.
 
-    Everything random comes from `generator`.
+    Fitted by Adam with a cosine schedule to standardised pairs, all at once on `device`: one after the other they would
+    mostly wait for launches. Everything random comes from `generator`, which is on the CPU, where predictions,
+    [networks, n, R], are too.
     """
     x_mean, x_std = x.mean(0), x.std(0, correction=0).clamp(min=1e-6)
     y_mean, y_std = y.mean(0), y.std(0, correction=0).clamp(min=1e-6)
-    white_x, white_y = (x - x_mean) / x_std, (y - y_mean) / y_std
-    network = nn.Sequential(
-        nn.Linear(x.shape[1], hidden_dim),
-        nn.GELU(),
-        nn.Linear(hidden_dim, hidden_dim),
-        nn.GELU(),
-        nn.Linear(hidden_dim, y.shape[1]),
-    )
-    with torch.no_grad():
-        for layer in network:
-            if isinstance(layer, nn.Linear):
-                layer.weight.normal_(std=layer.in_features**-0.5, generator=generator)
-                layer.bias.zero_()
-    optimizer = torch.optim.AdamW(network.parameters(), lr=1e-3, weight_decay=1e-2)
+    white_x, white_y = ((x - x_mean) / x_std).to(device), ((y - y_mean) / y_std).to(device)
+    shown = seen[:, None].to(device, x.dtype)
+    layers = []
+    for num_inputs, fan_in, num_outputs in (
+        (x.shape[1], seen.sum(1), hidden_dim),
+        (hidden_dim, torch.tensor(hidden_dim), hidden_dim),
+        (hidden_dim, torch.tensor(hidden_dim), y.shape[1]),
+    ):
+        weight = torch.randn(len(seen), num_inputs, num_outputs, generator=generator) * fan_in.view(-1, 1, 1) ** -0.5
+        bias = torch.zeros(len(seen), 1, num_outputs)
+        layers.append((weight.to(device).requires_grad_(), bias.to(device).requires_grad_()))
+
+    def network(rows: Float[Tensor, "m I"]) -> Float[Tensor, "networks m R"]:
+        hidden = rows * shown
+        for index, (weight, bias) in enumerate(layers):
+            hidden = torch.baddbmm(bias, functional.gelu(hidden) if index else hidden, weight)
+        return hidden
+
+    optimizer = torch.optim.AdamW([part for layer in layers for part in layer], lr=1e-3, weight_decay=1e-2)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, num_steps)
-    for _ in range(num_steps):
-        rows = torch.randint(len(x), (min(batch_size, len(x)),), generator=generator)
-        loss = (network(white_x[rows]) - white_y[rows]).square().mean()
+    for rows in torch.randint(len(x), (num_steps, min(batch_size, len(x))), generator=generator).to(device):
+        # The sum over networks gives each the gradient of its own mean.
+        loss = (network(white_x[rows]) - white_y[rows]).square().mean((1, 2)).sum()
         optimizer.zero_grad()
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
         schedule.step()
 
     @torch.no_grad()
     def predict(other: Tensor) -> Tensor:
-        fitted: Tensor = network((other - x_mean) / x_std) * y_std + y_mean
-        return fitted
+        return network(((other - x_mean) / x_std).to(device)).cpu() * y_std + y_mean
 
     return predict
 
