@@ -190,16 +190,28 @@ def test_scales_are_never_mixed(published):
 
 
 def test_imposed_capacities_and_other_settings_have_tables(published):
-    for k, rate in ((8, 0.99), (64, 0.5)):
-        changes = {"evaluated.planning.capacity": str(k), "success_rate": rate}
+    for k, rate, interval in ((8, 0.99, [0.9, 1.0]), (64, 0.5, [0.4, 0.6])):
+        changes = {"evaluated.planning.capacity": str(k), "success_rate": rate, "interval": interval}
         published("alewm", evaluation=f"capacity-{k}", **changes)
     results = published("alewm", evaluation="validation", **{"evaluated.split": "validation", "success_rate": 0.7})
     text, figures = results_page(results, results.parent / "page.md")
     assert "| k = 8 | k = 64 | as chosen |" in text
-    assert "| 99.0 (95.7 to 99.5), one seed | 50.0 (" in text
+    assert "| 99.0 (90.0 to 100.0), one seed | 50.0 (" in text
     assert "| validation | 200 | ALeWM | 192 |" in text
     (sweep,) = [figure for figure in figures if figure.name.endswith("-capacities")]
-    assert sweep.data == [["ALeWM, d = 192", [[8.0, 0.0, 99.0, 0.0], [64.0, 0.0, 50.0, 0.0], [8.0, 0.0, 98.5, 0.0]]]]
+    imposed = [[8.0, 0.0, 99.0, 90.0, 100.0], [64.0, 0.0, 50.0, 40.0, 60.0]]
+    assert sweep.data == [["ALeWM, d = 192", [*imposed, [8.0, 0.0, 98.5, 95.7, 99.5]]]]
+
+
+def test_imposed_and_chosen_capacities_are_compared_on_the_same_seeds(published):
+    published("swept", evaluation="capacity-8", **{"evaluated.planning.capacity": "8"})
+    published("swept", evaluation="capacity-64", **{"evaluated.planning.capacity": "64"})
+    results = published("other", config={"training.seed": 9}, success_rate=0.1)
+    text, figures = results_page(results, results.parent / "page.md")
+    chosen = "98.5 (95.7 to 99.5), one seed | 8.00 |"
+    assert [line for line in text.splitlines() if line.endswith(chosen) and "| 3073 |" in line]
+    (sweep,) = [figure for figure in figures if figure.name.endswith("-capacities")]
+    assert sweep.data[0][1][-1] == [8.0, 0.0, 98.5, 95.7, 99.5]
 
 
 def test_one_seed_published_twice_is_refused(published):

@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Any
 
 from matplotlib.figure import Figure
@@ -14,8 +14,8 @@ from alewm.experiments.framework.curves import Curve, Point, success_curves
 from alewm.presentation.panels import panel_grid
 from alewm.presentation.theme import Draw, Theme
 from alewm.reports.figures import capacity_bands
-from alewm.reports.published import PublishedRun, Scale
-from alewm.reports.result_tables import fixed_capacities, full_names
+from alewm.reports.published import Configuration, PublishedRun, Scale
+from alewm.reports.result_tables import fixed_capacities, full_names, with_fixed_capacities
 
 MOST_POINTS = 50
 """Points of a curve of q; more cannot be told apart in a small panel."""
@@ -73,22 +73,31 @@ def success_figure(scale: Scale) -> ResultFigure | None:
 
 
 def sweep_figure(scale: Scale) -> ResultFigure | None:
-    """Success against imposed capacity beside the operating point; None where no run has both."""
-    shown = [each for each in scale.configurations if len(fixed_capacities(each)) > 1 and each.evaluated()]
+    """Success against imposed capacity beside the operating point of the same seeds; None where no run has both."""
+    swept = [with_fixed_capacities(each) for each in scale.configurations]
+    shown = [each for each in swept if len(fixed_capacities(each)) > 1 and each.evaluated()]
     if not shown:
         return None
     curves = [
         Curve(
             name,
-            tuple(Point.of(k, rate) for k, rate in fixed_capacities(each).items()),
-            Point.at(each.spread("mean_capacity"), each.spread("success_rate")),
+            tuple(Point.of(k, rate, _interval(each, f"capacity-{k}")) for k, rate in fixed_capacities(each).items()),
+            Point.at(each.spread("mean_capacity"), each.spread("success_rate"), _interval(each)),
             "imposed capacity",
         )
         for name, each in zip(full_names(shown), shown, strict=True)
     ]
-    data = [[curve.title, [_values(point) for point in (*curve.fixed, curve.star)]] for curve in curves]
-    caption = "Test success with every imposed capacity (line) and with the capacities chosen (star); bars are SEM."
+    data = [[curve.title, [list(astuple(point)) for point in (*curve.fixed, curve.star)]] for curve in curves]
+    caption = (
+        "Test success with every imposed capacity (line) and with the capacities chosen (star), of the same seeds; "
+        "bars are SEM, or for one seed the 95 % interval."
+    )
     return ResultFigure(f"{scale.slug}-capacities", caption, data, success_curves(curves, "as chosen"))
+
+
+def _interval(configuration: Configuration, settings: str = "") -> list[float]:
+    interval: list[float] = configuration.evaluated(settings)[0]["interval"]
+    return interval
 
 
 def dynamics_figure(scale: Scale) -> ResultFigure | None:
@@ -136,7 +145,3 @@ def _stacked(panels: Sequence[tuple[str, Bands]]) -> Draw:
         return figure
 
     return draw
-
-
-def _values(point: Point) -> list[float]:
-    return [point.capacity, point.capacity_sem, point.success, point.success_sem]

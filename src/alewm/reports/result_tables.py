@@ -95,7 +95,7 @@ def main_table(scale: Scale, paper: Mapping[str, Any], caption: str) -> Table:
 
 def sweep_table(scale: Scale, caption: str) -> Table | None:
     """Success at every fixed capacity; None where no run was evaluated so."""
-    shown = [each for each in scale.configurations if fixed_capacities(each)]
+    shown = [each for each in map(with_fixed_capacities, scale.configurations) if each.runs]
     if not shown:
         return None
     ks = sorted({k for each in shown for k in fixed_capacities(each)})
@@ -103,9 +103,15 @@ def sweep_table(scale: Scale, caption: str) -> Table | None:
     for name, each in zip(method_names(shown), shown, strict=True):
         cells = [success_cell(each, settings=f"capacity-{k}") for k in ks]
         chosen = f"{each.spread('mean_capacity').shown()}" if each.evaluated() else _NONE
-        rows.append([name, *_columns(each), *cells, success_cell(each), chosen])
-    head = ("method", "d", "λ", "s_q", "α", *(f"k = {k}" for k in ks), "as chosen", "mean capacity")
+        seeds = ", ".join(str(run.seed) for run in each.runs)
+        rows.append([name, *_columns(each), seeds, *cells, success_cell(each), chosen])
+    head = ("method", "d", "λ", "s_q", "α", "seeds", *(f"k = {k}" for k in ks), "as chosen", "mean capacity")
     return Table.of(f"{scale.slug}-capacities", caption, head, rows)
+
+
+def with_fixed_capacities(configuration: Configuration) -> Configuration:
+    """Those of its runs on which some capacity was imposed: imposed and chosen capacities are compared on them."""
+    return Configuration(tuple(run for run in configuration.runs if fixed_capacities(Configuration((run,)))))
 
 
 def fixed_capacities(configuration: Configuration) -> dict[int, Spread]:

@@ -12,22 +12,31 @@ from alewm.presentation.theme import Draw, Theme
 
 @dataclass(frozen=True)
 class Point:
-    """Capacity and success in percent, each with its SEM."""
+    """Capacity with its SEM, and success in percent with the ends of its bar."""
 
     capacity: float
     capacity_sem: float
     success: float
-    success_sem: float
+    low: float
+    high: float
 
     @classmethod
-    def of(cls, capacity: int, success: Spread) -> "Point":
-        """At a capacity that is fixed."""
-        return cls(float(capacity), 0.0, 100 * success.mean, 100 * (success.sem or 0.0))
+    def of(cls, capacity: int, success: Spread, interval: Sequence[float] | None = None) -> "Point":
+        """At a capacity that is fixed; `interval` is that of the pairs, the bar of a single seed."""
+        return cls(float(capacity), 0.0, 100 * success.mean, *_bar(success, interval))
 
     @classmethod
-    def at(cls, capacity: Spread, success: Spread) -> "Point":
+    def at(cls, capacity: Spread, success: Spread, interval: Sequence[float] | None = None) -> "Point":
         """At a capacity that varies over seeds."""
-        return cls(capacity.mean, capacity.sem or 0.0, 100 * success.mean, 100 * (success.sem or 0.0))
+        return cls(capacity.mean, capacity.sem or 0.0, 100 * success.mean, *_bar(success, interval))
+
+
+def _bar(success: Spread, interval: Sequence[float] | None) -> tuple[float, float]:
+    """In percent: SEM over seeds, or the interval of the pairs where there is one seed and it is given."""
+    if success.sem is None and interval is not None:
+        return 100 * interval[0], 100 * interval[1]
+    sem = success.sem or 0.0
+    return 100 * (success.mean - sem), 100 * (success.mean + sem)
 
 
 @dataclass(frozen=True)
@@ -55,20 +64,29 @@ def capacity_axis(axes: Axes, ks: Sequence[int] | Sequence[float]) -> None:
 
 
 def success_curves(curves: Sequence[Curve], star_label: str = "ALeWM") -> Draw:
-    """A panel per curve, capacities on a logarithmic axis, bars of SEM in both directions."""
+    """A panel per curve, capacities on a logarithmic axis, with bars in both directions."""
 
     def draw(theme: Theme) -> Figure:
         figure = Figure(figsize=(2.9 * len(curves) + 0.5, 2.9), layout="constrained")
         panels = figure.subplots(1, len(curves), squeeze=False)[0]
         for axes, curve in zip(panels, curves, strict=True):
             ks = [point.capacity for point in curve.fixed]
-            rates, errors = [p.success for p in curve.fixed], [p.success_sem for p in curve.fixed]
-            axes.errorbar(ks, rates, errors, color=theme.color(0), marker="o", ms=4, capsize=2, label=curve.fixed_label)
+            rates = [point.success for point in curve.fixed]
+            axes.errorbar(
+                ks,
+                rates,
+                _lengths(curve.fixed),
+                color=theme.color(0),
+                marker="o",
+                ms=4,
+                capsize=2,
+                label=curve.fixed_label,
+            )
             star = curve.star
             axes.errorbar(
                 star.capacity,
                 star.success,
-                star.success_sem,
+                _lengths([star]),
                 star.capacity_sem,
                 color=theme.color(1),
                 fmt="*",
@@ -83,3 +101,8 @@ def success_curves(curves: Sequence[Curve], star_label: str = "ALeWM") -> Draw:
         return figure
 
     return draw
+
+
+def _lengths(points: Sequence[Point]) -> tuple[list[float], list[float]]:
+    """How far bars reach below and above their points."""
+    return [p.success - p.low for p in points], [p.high - p.success for p in points]
