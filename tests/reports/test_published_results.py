@@ -149,7 +149,9 @@ def test_other_configurations_stand_in_rows_of_their_own_with_what_makes_them_di
 
 def test_commands_of_configurations_that_differ_in_a_column_are_told_apart(published):
     published("paper")
+    published("delayed", config={"training.optim.selector_delay": 0.25})
     text = page_of(published("slow", config={"training.optim.selector_multiplier": 0.3}))
+    assert "| ALeWM, q learned after 25 % of the schedule | 192 |" in text
     assert "\nALeWM, d = 192, s_q = 3; [seed 3073](../results/here/paper)" in text
     assert "\nALeWM, d = 192, s_q = 0.3; [seed 3073](../results/here/slow)" in text
 

@@ -40,10 +40,29 @@ def test_warm_up_is_linear_and_the_end_is_zero():
 def test_only_the_selector_learns_at_its_own_rate():
     model = build_world_model(MODEL, torch.Generator().manual_seed(0))
     optimizer = build_optimizer(model, OptimConfig(selector_multiplier=3.0))
-    set_learning_rate(optimizer, 0.5)
+    set_learning_rate(optimizer, 0.5, progress=0.0)
     rate_of = {id(p): group["lr"] for group in optimizer.param_groups for p in group["params"]}
     for name, parameter in model.named_parameters():
         assert rate_of[id(parameter)] == (1.5 if name.startswith("selector.") else 0.5)
+
+
+@pytest.mark.parametrize(("progress", "rates"), [(0.0, [0.5, 0.0]), (0.249, [0.5, 0.0]), (0.25, [0.5, 1.5])])
+def test_a_delayed_selector_learns_nothing_before_its_time(progress, rates):
+    model = build_world_model(MODEL, torch.Generator().manual_seed(0))
+    optimizer = build_optimizer(model, OptimConfig(selector_multiplier=3.0, selector_delay=0.25))
+    set_learning_rate(optimizer, 0.5, progress)
+    assert [group["lr"] for group in optimizer.param_groups] == rates
+
+
+def test_groups_of_checkpoints_from_before_there_were_delays_learn_at_once():
+    model = build_world_model(MODEL, torch.Generator().manual_seed(0))
+    state = build_optimizer(model, OptimConfig()).state_dict()
+    for group in state["param_groups"]:
+        del group["delay"]
+    optimizer = build_optimizer(model, OptimConfig())
+    optimizer.load_state_dict(state)
+    set_learning_rate(optimizer, 0.5, progress=0.0)
+    assert [group["lr"] for group in optimizer.param_groups] == [0.5, 0.5]
 
 
 def test_a_model_without_a_selector_has_one_group():
@@ -53,7 +72,11 @@ def test_a_model_without_a_selector_has_one_group():
 
 @pytest.mark.parametrize(
     ("options", "message"),
-    [({"warmup_fraction": 1.0}, r"share in \[0, 1\)"), ({"learning_rate": 0.0}, "learning_rate must be positive")],
+    [
+        ({"warmup_fraction": 1.0}, r"share in \[0, 1\)"),
+        ({"learning_rate": 0.0}, "learning_rate must be positive"),
+        ({"selector_delay": 1.0}, "delay is a share in"),
+    ],
 )
 def test_schedules_that_make_no_sense_are_refused(options, message):
     with pytest.raises(InputError, match=message):

@@ -13,6 +13,7 @@ import pytest
 import torch
 from memory_windows import MODEL_OF, MemoryWindows, Windows, draw_windows, run_config
 
+from alewm.capacity.prior import capacity_prior
 from alewm.errors import InputError
 from alewm.training.checkpoint import checkpoints_in, load_world_model
 from alewm.training.optim import OptimConfig
@@ -83,6 +84,20 @@ def test_the_loss_falls_and_a_latent_does_not_collapse(tmp_path):
     lines = [line for line in records(tmp_path) if line["kind"] == "train"]
     assert lines[-1]["loss"] < 0.7 * lines[0]["loss"]
     assert [line for line in records(tmp_path) if line["kind"] == "latent"][-1]["effective_rank"] > 2
+
+
+def test_a_delayed_selector_keeps_to_the_prior_and_then_learns(tmp_path):
+    optim = OptimConfig(learning_rate=2e-3, selector_multiplier=5.0, selector_delay=0.5)
+    config = run_config(optim=optim, num_steps=24)
+    trainer(tmp_path, config).run()
+    prior = capacity_prior(config.model.support, config.model.prior_degree).tolist()
+    drift = {}
+    for entry in records(tmp_path):
+        if entry["kind"] == "train":
+            q = [entry[f"q/{k}"] for k in config.model.capacities]
+            drift[entry["step"]] = max(abs(a - b) for a, b in zip(q, prior, strict=True))
+    assert max(drift[step] for step in drift if step <= 12) < 1e-6
+    assert drift[24] > 1e-3
 
 
 def test_the_same_seed_gives_the_same_weights_and_another_seed_others(tmp_path):

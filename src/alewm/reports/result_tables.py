@@ -148,9 +148,11 @@ def read_paper(results: Path) -> dict[str, Any]:
 def _method(configuration: Configuration) -> str:
     objective = configuration.config["objective"]
     prior = configuration.config["model"].get("prior", "ranks")
+    delay = configuration.config["training"]["optim"].get("selector_delay", 0.0)
     notes = {
         f"prior of {prior}": prior != "ranks",
         "q frozen at the prior": objective.get("freezes_selector"),
+        f"q learned after {100 * delay:g} % of the schedule": delay,
         "exact marginalisation": objective.get("marginalises_capacity"),
         f"KL {objective.get('prior_weight', 0):g} to the prior": objective.get("prior_weight"),
         "marginal": objective["method"] == "alewm-sigreg" and objective.get("masked_sigreg") == "marginal",

@@ -1,10 +1,11 @@
 """Parameter groups, and the learning rate as a function of the step."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 
+from alewm.config import ADDED_LATER
 from alewm.errors import InputError
 from alewm.model.world_model import WorldModel
 
@@ -17,6 +18,8 @@ class OptimConfig:
     """Peak learning rate."""
     selector_multiplier: float = 1.0
     """Factor s_q of the selector's learning rate."""
+    selector_delay: float = field(default=0.0, metadata=ADDED_LATER)
+    """Share of all steps before the selector learns; until then q is the prior."""
     weight_decay: float = 1e-3
     """Decoupled weight decay, on all parameters."""
     warmup_fraction: float = 0.01
@@ -27,6 +30,8 @@ class OptimConfig:
     def __post_init__(self) -> None:
         if not 0 <= self.warmup_fraction < 1:
             raise InputError(f"The warm-up is a share in [0, 1), got {self.warmup_fraction}.")
+        if not 0 <= self.selector_delay < 1:
+            raise InputError(f"The selector's delay is a share in [0, 1), got {self.selector_delay}.")
         for name in ("learning_rate", "selector_multiplier", "clip_norm"):
             if not getattr(self, name) > 0:
                 raise InputError(f"{name} must be positive, got {getattr(self, name)}.")
@@ -41,8 +46,8 @@ def build_optimizer(model: WorldModel, config: OptimConfig, *, on_device: bool =
     selector = [] if model.selector is None else list(model.selector.parameters())
     chosen = {id(parameter) for parameter in selector}
     groups = [
-        {"params": [p for p in model.parameters() if id(p) not in chosen], "multiplier": 1.0},
-        {"params": selector, "multiplier": config.selector_multiplier},
+        {"params": [p for p in model.parameters() if id(p) not in chosen], "multiplier": 1.0, "delay": 0.0},
+        {"params": selector, "multiplier": config.selector_multiplier, "delay": config.selector_delay},
     ]
     optimizer = torch.optim.AdamW(
         [group for group in groups if group["params"]],
@@ -65,10 +70,12 @@ def learning_rate_factor(step: int, num_steps: int, warmup_fraction: float) -> f
     return 0.5 * (1 + math.cos(math.pi * (step - warmup) / max(1, num_steps - warmup)))
 
 
-def set_learning_rate(optimizer: torch.optim.Optimizer, learning_rate: float) -> None:
-    """Give every group its multiple of `learning_rate`."""
+def set_learning_rate(optimizer: torch.optim.Optimizer, learning_rate: float, progress: float) -> None:
+    """Give every group its multiple of `learning_rate`, or none before its delay; `progress` is a share of steps."""
     for group in optimizer.param_groups:
+        has_started = progress >= group.get("delay", 0.0)  # older checkpoints have groups without one
+        own = learning_rate * group["multiplier"] if has_started else 0.0
         if isinstance(group["lr"], torch.Tensor):
-            group["lr"].fill_(learning_rate * group["multiplier"])
+            group["lr"].fill_(own)
         else:
-            group["lr"] = learning_rate * group["multiplier"]
+            group["lr"] = own

@@ -125,7 +125,7 @@ class Trainer:
     def _advance(self, update: Updates, pixels: Tensor, actions: Tensor) -> None:
         training = self.config.training
         factor = learning_rate_factor(self.step, self.num_steps, training.optim.warmup_fraction)
-        set_learning_rate(self.optimizer, factor * training.optim.learning_rate)
+        set_learning_rate(self.optimizer, factor * training.optim.learning_rate, self.step / self.num_steps)
         result = update(pixels, actions)
         self.step += 1
         self._gather(result)
