@@ -46,7 +46,8 @@ def configured_by(command):
 
 @pytest.mark.parametrize(("scale", "searches"), [("smoke", False), ("short", False), ("paper", False), ("paper", True)])
 def test_the_command_of_a_run_makes_its_configuration(scale, searches, tmp_path):
-    choice = Choice(make_scale(scale), SEEDS[:1], searches=searches)
+    rate = 2e-4 if scale == "short" else None
+    choice = Choice(make_scale(scale, learning_rate=rate), SEEDS[:1], searches=searches)
     library = Library(tmp_path, tmp_path)
     for each in RECIPES.values():
         runs = each.build(choice).runs
@@ -110,6 +111,11 @@ def test_captions_name_the_scale_and_the_seeds():
     assert short.caption("Success.") == (
         "Success. Scale short: 500 updates per model where the paper has ten epochs. Seeds 1, 2."
     )
+    steep = Choice(make_scale("short", 500, 2e-4), (1,))
+    assert "500 updates per model with a learning rate of 0.0002 where" in steep.caption("")
+    assert steep.alewm("two-room", 192, 1).config.training.optim.learning_rate == 2e-4
+    assert steep.lewm("two-room", 192, 32, 1).config.training.optim.learning_rate == 2e-4
+    assert steep.folder != short.folder
     assert "ten epochs" in PAPER.caption("")
     assert make_scale("short", 500).folder != make_scale("short").folder
 

@@ -186,9 +186,12 @@ def test_data_that_published_numbers_are_not_about_are_named_in_every_caption(pu
 def test_scales_are_never_mixed(published):
     published("short")
     published("other-data", config={"data.fingerprint": "0" * 32})
+    published("steeper", config={"training.optim.learning_rate": 2e-4})
     results = published("longer", **{"training.step": 9000})
-    assert [scale.example.steps for scale in read_published(results)] == [9000, 4500, 4500]
-    assert page_of(results).count("## TwoRoom") == 3
+    scales = [(scale.example.steps, scale.example.learning_rate) for scale in read_published(results)]
+    assert scales == [(9000, 5e-5), (4500, 5e-5), (4500, 5e-5), (4500, 2e-4)]
+    assert len({scale.slug for scale in read_published(results)}) == 4
+    assert page_of(results).count("## TwoRoom") == 4
 
 
 def test_imposed_capacities_and_other_settings_have_tables(published):

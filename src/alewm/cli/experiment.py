@@ -31,6 +31,8 @@ class Experiment:
     caption; `smoke` is the same path in seconds with a tiny model, and its numbers mean nothing."""
     short_steps: int | None = None
     """Updates per model at the scale `short`; if not given, 10,000."""
+    short_rate: float | None = None
+    """Peak learning rate at the scale `short`, where few updates can bear a larger one; if not given, the paper's."""
     only: tuple[str, ...] = ()
     """Only these tasks and widths, for example --only two-room 192; everything if not given."""
     seeds: tuple[int, ...] = ()
@@ -75,6 +77,8 @@ class Experiment:
             raise InputError("Name an experiment: alewm experiment NAME. `alewm experiment --list` shows all.")
         if self.short_steps is not None and (self.scale != "short" or self.short_steps < 1):
             raise InputError(f"--short-steps {self.short_steps} is a number of updates for --scale short.")
+        if self.short_rate is not None and (self.scale != "short" or not self.short_rate > 0):
+            raise InputError(f"--short-rate {self.short_rate:g} is a positive learning rate for --scale short.")
         if (self.address is not None and not self.ray) or (self.ray and self.jobs != 1):
             raise InputError(
                 "--address goes with --ray, and --jobs with neither: Ray decides how many run side by side."
@@ -144,7 +148,7 @@ class Experiment:
         from alewm.experiments.framework.scale import make_scale
 
         assert self.name is not None
-        scale = make_scale(self.scale, self.short_steps)
+        scale = make_scale(self.scale, self.short_steps, self.short_rate)
         if len(set(self.seeds)) != len(self.seeds) or any(seed < 0 for seed in self.seeds):
             raise InputError(f"Seeds are different numbers of 0 or more, got {self.seeds}.")
         if self.scale == "smoke" and self.only:

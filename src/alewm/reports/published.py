@@ -73,12 +73,18 @@ class PublishedRun:
         return self.steps * int(self.config["training"]["batch_size"]) / float(windows)
 
     @property
+    def learning_rate(self) -> float:
+        """Its largest."""
+        return float(self.config["training"]["optim"]["learning_rate"])
+
+    @property
     def scale(self) -> tuple[Any, ...]:
         """What runs must have in common to stand in one table."""
         model, data = self.config["model"], self.config["data"]
         encoder = tuple(sorted(model["encoder"].items()))
         task = list(TASK_TITLES).index(self.config["task"])
-        return task, -self.steps, self.config["training"]["batch_size"], data["fingerprint"], encoder
+        schedule = -self.steps, self.config["training"]["batch_size"], self.learning_rate
+        return task, *schedule, data["fingerprint"], encoder
 
     @cached_property
     def fields(self) -> dict[str, Any]:
@@ -108,7 +114,7 @@ class Configuration:
 
 @dataclass(frozen=True)
 class Scale:
-    """Configurations that were trained on the same data with the same budget and encoder."""
+    """Configurations that were trained on the same data with the same schedule and encoder."""
 
     configurations: tuple[Configuration, ...]
 
@@ -127,7 +133,7 @@ class Scale:
         """A short name, the same as long as the scale is."""
         example = self.example
         width, fingerprint = example.config["model"]["encoder"]["hidden_dim"], example.config["data"]["fingerprint"]
-        return f"{example.config['task']}-{width}-{example.steps}-{fingerprint[:6]}"
+        return f"{example.config['task']}-{width}-{example.steps}-{example.learning_rate:g}-{fingerprint[:6]}"
 
 
 def read_published(results: Path) -> list[Scale]:

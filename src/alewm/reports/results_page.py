@@ -88,7 +88,8 @@ def _section(
 
 def _title(scale: Scale) -> str:
     run = scale.example
-    return f"{TASK_TITLES[run.config['task']]}, {tables.backbone(run.config)}, {run.steps:,} updates"
+    schedule = f"{run.steps:,} updates at {run.learning_rate:g}"
+    return f"{TASK_TITLES[run.config['task']]}, {tables.backbone(run.config)}, {schedule}"
 
 
 def _caption(scale: Scale) -> str:
@@ -96,10 +97,10 @@ def _caption(scale: Scale) -> str:
     run = scale.example
     data, encoder = run.config["data"], run.config["model"]["encoder"]
     sentences = [
-        f"{run.steps:,} updates of {run.config['training']['batch_size']} windows, {_epochs(run)} (a complete "
-        f"schedule, the same for every row), of {data['episodes']:,} episodes with {data['frames']:,} frames "
-        f"(fingerprint `{data['fingerprint']}`); {tables.backbone(run.config)}, patches of {encoder['patch_size']} and "
-        f"images of {encoder['image_size']} pixels.",
+        f"{run.steps:,} updates of {run.config['training']['batch_size']} windows, {_epochs(run)}, at a learning rate "
+        f"of {run.learning_rate:g} (a complete schedule, the same for every row), of {data['episodes']:,} episodes "
+        f"with {data['frames']:,} frames (fingerprint `{data['fingerprint']}`); {tables.backbone(run.config)}, patches "
+        f"of {encoder['patch_size']} and images of {encoder['image_size']} pixels.",
         f"Trained on {_machines(scale)}.",
         *([run.run.data_note] if run.run.data_note else []),
     ]

@@ -76,7 +76,8 @@ class Choice:
     def command(self, name: str) -> str:
         """What makes the experiment called `name` at this scale, from a shell."""
         steps = f" --short-steps {self.scale.num_steps}" if self.scale.name == "short" else ""
-        return f"alewm experiment {name} --scale {self.scale.name}{steps}"
+        rate = "" if self.scale.learning_rate is None else f" --short-rate {self.scale.learning_rate:g}"
+        return f"alewm experiment {name} --scale {self.scale.name}{steps}{rate}"
 
     def support(self, width: int) -> tuple[int, ...]:
         """The capacities of a width, which are also the widths among which LeWM's is chosen."""

@@ -26,11 +26,14 @@ class Scale:
     """The search."""
     seeds: tuple[int, ...] = SEEDS
     """Model seeds, unless asked otherwise."""
+    learning_rate: float | None = None
+    """Peak learning rate of every model; None for the preset's."""
 
     @property
     def folder(self) -> str:
         """What the results of this scale are called."""
-        return f"short-{self.num_steps}" if self.name == "short" else self.name
+        rate = "" if self.learning_rate is None else f"-{self.learning_rate:g}"
+        return f"short-{self.num_steps}{rate}" if self.name == "short" else self.name
 
     @property
     def note(self) -> str:
@@ -41,7 +44,8 @@ class Scale:
                 f"numbers mean nothing."
             )
         if self.name == "short":
-            return f"Scale short: {self.num_steps:,} updates per model where the paper has ten epochs."
+            rate = "" if self.learning_rate is None else f" with a learning rate of {self.learning_rate:g}"
+            return f"Scale short: {self.num_steps:,} updates per model{rate} where the paper has ten epochs."
         return "Scale paper: ten epochs."
 
     @property
@@ -54,6 +58,8 @@ class Scale:
         name = "two-room-tiny" if self.name == "smoke" else f"{task}-{width}"
         config = preset(name)
         training = replace(config.training, num_steps=self.num_steps)
+        if self.learning_rate is not None:
+            training = replace(training, optim=replace(training.optim, learning_rate=self.learning_rate))
         if self.name == "smoke":
             training = replace(training, batch_size=16, log_every=1, diagnose_every=self.num_steps or 1)
         return name, replace(config, training=training)
@@ -63,10 +69,10 @@ class Scale:
         return EvaluationSettings(split=split, planning=PlanningConfig(cem=self.cem, **planning))
 
 
-def make_scale(name: ScaleName, num_steps: int | None = None) -> Scale:
-    """The scale called `name`; `num_steps` replaces the updates of the short one."""
+def make_scale(name: ScaleName, num_steps: int | None = None, learning_rate: float | None = None) -> Scale:
+    """The scale called `name`; `num_steps` and `learning_rate` replace those of the short one."""
     if name == "paper":
         return Scale("paper", None, CEMConfig())
     if name == "short":
-        return Scale("short", num_steps or SHORT_STEPS, CEMConfig())
+        return Scale("short", num_steps or SHORT_STEPS, CEMConfig(), learning_rate=learning_rate)
     return Scale("smoke", 6, CEMConfig(num_candidates=20, num_iterations=2, num_elites=4), seeds=SEEDS[:2])
