@@ -48,6 +48,7 @@ def test_the_oscillator_is_an_experiment_too(alewm_here):
         (("main-table", "--short-steps", 5), "for --scale short"),
         (("main-table", "--short-rate", 1e-4), "for --scale short"),
         (("main-table", "--scale", "short", "--short-rate", -1), "positive learning rate"),
+        (("main-table", "--scale", "short", "--short-rate", "inf"), "positive learning rate"),
         (("goal-cost", "--search"), "compares no configurations"),
         (("goal-cost", "--scale", "smoke", "--only", "cube"), "one task and one width"),
         (("main-table", "--seeds", 1, 1), "different numbers"),

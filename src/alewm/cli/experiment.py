@@ -1,5 +1,6 @@
 """`alewm experiment`: a table or figure of the paper, or one beyond it, as one command."""
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -77,7 +78,7 @@ class Experiment:
             raise InputError("Name an experiment: alewm experiment NAME. `alewm experiment --list` shows all.")
         if self.short_steps is not None and (self.scale != "short" or self.short_steps < 1):
             raise InputError(f"--short-steps {self.short_steps} is a number of updates for --scale short.")
-        if self.short_rate is not None and (self.scale != "short" or not self.short_rate > 0):
+        if self.short_rate is not None and (self.scale != "short" or not 0 < self.short_rate < math.inf):
             raise InputError(f"--short-rate {self.short_rate:g} is a positive learning rate for --scale short.")
         if (self.address is not None and not self.ray) or (self.ray and self.jobs != 1):
             raise InputError(
