@@ -11,6 +11,7 @@ from alewm.errors import InputError
 from alewm.evaluation.statistics import Proportion
 from alewm.reports.columns import csv_text, read_csv
 from alewm.reports.published import read_published
+from alewm.reports.result_figures import TITLE_WIDTH
 from alewm.reports.results_page import results_page, write_results_page
 from alewm.runs.portable import portable
 
@@ -151,7 +152,7 @@ def test_commands_of_configurations_that_differ_in_a_column_are_told_apart(publi
     published("paper")
     published("delayed", config={"training.optim.selector_delay": 0.25})
     text = page_of(published("slow", config={"training.optim.selector_multiplier": 0.3}))
-    assert "| ALeWM, q learned after 25 % of the schedule | 192 |" in text
+    assert "| ALeWM, q delayed by 25 % | 192 |" in text
     assert "\nALeWM, d = 192, s_q = 3; [seed 3073](../results/here/paper)" in text
     assert "\nALeWM, d = 192, s_q = 0.3; [seed 3073](../results/here/slow)" in text
 
@@ -161,7 +162,17 @@ def test_q_over_updates_is_shown_where_it_was_learned(published, tmp_path):
     assert not [each for each in results_page(results, tmp_path / "page.md")[1] if each.name.endswith("-dynamics")]
     published("learned")
     (dynamics,) = [each for each in results_page(results, tmp_path / "page.md")[1] if each.name.endswith("-dynamics")]
-    assert [title for title, _ in dynamics.data] == ["ALeWM, d = 192\nseed 3073"]
+    assert [" ".join(title.split()) for title, _ in dynamics.data] == ["ALeWM, d = 192, seed = 3073"]
+
+
+def test_titles_of_panels_fit_them(published, tmp_path):
+    changes = {"objective.prior_weight": 0.003, "training.optim.selector_delay": 0.125}
+    results = published("long", config=changes)
+    (dynamics,) = [each for each in results_page(results, tmp_path / "page.md")[1] if each.name.endswith("-dynamics")]
+    ((title, _),) = dynamics.data
+    lines = title.splitlines()
+    assert max(map(len, lines)) <= TITLE_WIDTH
+    assert lines[-1].split() == ["seed", "=", "3073"]
 
 
 def test_data_that_published_numbers_are_not_about_are_named_in_every_caption(published, tmp_path):

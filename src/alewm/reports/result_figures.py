@@ -4,6 +4,7 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass
+from textwrap import fill
 from typing import Any
 
 from matplotlib.figure import Figure
@@ -17,6 +18,8 @@ from alewm.reports.figures import capacity_bands
 from alewm.reports.published import Configuration, PublishedRun, Scale
 from alewm.reports.result_tables import fixed_capacities, full_names, with_fixed_capacities
 
+TITLE_WIDTH = 34
+"""Characters of a line above a small panel."""
 MOST_POINTS = 50
 """Points of a curve of q; more cannot be told apart in a small panel."""
 
@@ -104,7 +107,7 @@ def dynamics_figure(scale: Scale) -> ResultFigure | None:
     """q per capacity over updates, a panel per run that learned it; None where none did."""
     chosen = [each for each in scale.configurations if _learns_q(each.config)]
     panels = [
-        (f"{name}\nseed {run.seed}", _bands(run))
+        (_title(f"{name}, seed = {run.seed}"), _bands(run))
         for name, each in zip(full_names(chosen), chosen, strict=True)
         for run in each.runs
     ]
@@ -116,6 +119,11 @@ def dynamics_figure(scale: Scale) -> ResultFigure | None:
 
 def _learns_q(config: dict[str, Any]) -> bool:
     return bool(config["model"]["has_selector"]) and not config["objective"].get("freezes_selector")
+
+
+def _title(name: str) -> str:
+    """`name` in lines that fit a small panel, no value apart from what it is of."""
+    return fill(name.replace(" = ", "\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}"), TITLE_WIDTH)
 
 
 Bands = dict[int, tuple[list[float], list[float]]]

@@ -152,7 +152,7 @@ def _method(configuration: Configuration) -> str:
     notes = {
         f"prior of {prior}": prior != "ranks",
         "q frozen at the prior": objective.get("freezes_selector"),
-        f"q learned after {100 * delay:g} % of the schedule": delay,
+        f"q delayed by {100 * delay:g} %": delay,
         "exact marginalisation": objective.get("marginalises_capacity"),
         f"KL {objective.get('prior_weight', 0):g} to the prior": objective.get("prior_weight"),
         "marginal": objective["method"] == "alewm-sigreg" and objective.get("masked_sigreg") == "marginal",
