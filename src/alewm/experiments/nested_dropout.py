@@ -46,9 +46,13 @@ def build(choice: Choice) -> Experiment:
             weights = [f"{groups[k][0].config.objective.regularizer_weight:g}" for k in ks]
             degrees = [f"{groups[k][0].config.model.prior_degree:g}" for k in ks]
             rows.append(["  its λ, α", *(f"{w}, {a}" for w, a in zip(weights, degrees, strict=True)), "", ""])
-            points = tuple(Point.of(k, results.over_seeds(groups[k], test[k])) for k in ks)
+            points = tuple(
+                Point.of(k, results.over_seeds(groups[k], test[k]), results.interval(groups[k], test[k])) for k in ks
+            )
             star = Point.at(
-                results.over_seeds(alewm[task], modal, "mean_capacity"), results.over_seeds(alewm[task], modal)
+                results.over_seeds(alewm[task], modal, "mean_capacity"),
+                results.over_seeds(alewm[task], modal),
+                results.interval(alewm[task], modal),
             )
             curves.append(Curve(TASK_TITLES[task], points, star, fixed_label="Nested Dropout"))
             commands |= dict.fromkeys(command for cell in (*cells, own) for command in cell.commands)

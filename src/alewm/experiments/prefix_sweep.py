@@ -28,8 +28,8 @@ def build(choice: Choice) -> Experiment:
             best = max(rate.mean for rate in rates.values())
             marked = [Cell(c.text, rates[k].mean == best, c.commands) for k, c in zip(ks, cells, strict=True)]
             rows.append([TASK_TITLES[task], *marked, own, capacity.shown()])
-            points = tuple(Point.of(k, rate) for k, rate in rates.items())
-            star = Point.at(capacity, results.over_seeds(group, modal))
+            points = tuple(Point.of(k, rate, results.interval(group, fixed[k])) for k, rate in rates.items())
+            star = Point.at(capacity, results.over_seeds(group, modal), results.interval(group, modal))
             curves.append(Curve(TASK_TITLES[task], points, star))
         head = ["task", *(f"k = {k}" for k in ks), "selector", "selector's E[K]"]
         text = (
@@ -37,7 +37,10 @@ def build(choice: Choice) -> Experiment:
             "its selector chooses; no retraining. Bold: the best fixed capacity, which only the test pairs reveal."
         )
         table = Table.of("prefix-sweep", choice.caption(text), head, rows)
-        caption = choice.caption("Test success of ALeWM per fixed prefix (lines) and with its selector (stars).")
+        caption = choice.caption(
+            "Test success of ALeWM per fixed prefix (lines) and with its selector (stars); bars are SEM, or for one "
+            "seed the 95 % interval."
+        )
         commands = tuple(c for settings in (modal, *fixed.values()) for c in results.commands(runs, settings))
         drawing = Drawing("prefix-sweep", caption, success_curves(curves), tuple(dict.fromkeys(commands)))
         return Outcome((table,), (drawing,))

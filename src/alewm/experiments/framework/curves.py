@@ -21,22 +21,21 @@ class Point:
     high: float
 
     @classmethod
-    def of(cls, capacity: int, success: Spread, interval: Sequence[float] | None = None) -> "Point":
+    def of(cls, capacity: int, success: Spread, interval: Sequence[float]) -> "Point":
         """At a capacity that is fixed; `interval` is that of the pairs, the bar of a single seed."""
         return cls(float(capacity), 0.0, 100 * success.mean, *_bar(success, interval))
 
     @classmethod
-    def at(cls, capacity: Spread, success: Spread, interval: Sequence[float] | None = None) -> "Point":
+    def at(cls, capacity: Spread, success: Spread, interval: Sequence[float]) -> "Point":
         """At a capacity that varies over seeds."""
         return cls(capacity.mean, capacity.sem or 0.0, 100 * success.mean, *_bar(success, interval))
 
 
-def _bar(success: Spread, interval: Sequence[float] | None) -> tuple[float, float]:
-    """In percent: SEM over seeds, or the interval of the pairs where there is one seed and it is given."""
-    if success.sem is None and interval is not None:
+def _bar(success: Spread, interval: Sequence[float]) -> tuple[float, float]:
+    """In percent: SEM over seeds, or the interval of the pairs where there is one seed."""
+    if success.sem is None:
         return 100 * interval[0], 100 * interval[1]
-    sem = success.sem or 0.0
-    return 100 * (success.mean - sem), 100 * (success.mean + sem)
+    return 100 * (success.mean - success.sem), 100 * (success.mean + success.sem)
 
 
 @dataclass(frozen=True)

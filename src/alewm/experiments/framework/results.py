@@ -51,6 +51,11 @@ class Results:
         """Mean and SEM over the runs of one number of their results."""
         return Spread.of([float(self.evaluation(run, settings)[name]) for run in runs])
 
+    def interval(self, runs: Sequence[Run], settings: EvaluationSettings) -> list[float]:
+        """Wilson's interval of the pairs of the first of `runs`, for where there is no other."""
+        interval: list[float] = self.evaluation(runs[0], settings)["interval"]
+        return interval
+
     def success_cell(self, runs: Sequence[Run], settings: EvaluationSettings) -> Cell:
         """Success in percent over `runs`, with the commands behind it."""
         text = self.over_seeds(runs, settings).percent()
