@@ -237,6 +237,17 @@ def test_one_seed_published_twice_is_refused(published):
         read_published(results)
 
 
+@pytest.mark.parametrize(("part", "name"), [("training", "batch_size"), ("data", "frames"), ("objective", "method")])
+def test_a_configuration_with_a_hole_is_refused(published, part, name):
+    results = published("damaged")
+    path = results / "here/damaged/config.json"
+    config = json.loads(path.read_text())
+    del config[part][name]
+    path.write_text(json.dumps(config))
+    with pytest.raises(InputError, match=rf"config.json says nothing of {part}.{name}. Publish the run again"):
+        read_published(results)
+
+
 def test_a_folder_that_is_not_there_is_refused(tmp_path):
     with pytest.raises(InputError, match="is no folder"):
         read_published(tmp_path / "nothing")

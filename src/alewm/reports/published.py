@@ -27,6 +27,14 @@ BOOKKEEPING = frozenset(
 
 _FRAMES_BEFORE_A_GOAL = 19
 
+_TELLING = (
+    *("task", "model.latent_dim", "model.prior_degree", "model.has_selector", "model.encoder.hidden_dim"),
+    *("objective.method", "objective.regularizer_weight"),
+    *("training.seed", "training.batch_size", "training.optim.learning_rate", "training.optim.selector_multiplier"),
+    *("data.fingerprint", "data.episodes", "data.frames"),
+)
+"""Fields of a configuration without which a run has no place in a table."""
+
 
 @dataclass(frozen=True)
 class PublishedRun:
@@ -148,6 +156,9 @@ def _read(folder: Path) -> PublishedRun:
     run = read_run(folder)
     if "training" not in run.result:
         raise InputError(f"{folder} holds no finished run: result.json has no `training`. Publish it again.")
+    known = {name for name, _ in flatten(run.config)}
+    if missing := [name for name in _TELLING if name not in known]:
+        raise InputError(f"{folder}/config.json says nothing of {', '.join(missing)}. Publish the run again.")
     results = [run.result, *(read_json(path) for path in sorted((folder / "evaluations").glob("*/result.json")))]
     return PublishedRun(run, {_settings_name(result): result for result in results if "evaluated" in result})
 
