@@ -208,8 +208,14 @@ def _planning(preset_name: str, batch: int, where: torch.device) -> Iterator[Dif
     options = {"capacity": capacity, "goal_cost": "active", "cem": cem, "context": 3}
     whole = recorded(model, now, goal, noise, start, **options)  # type: ignore[arg-type]
     yield Difference("recorded search in float32: predicted cost", _relative(whole.cost, plain.cost), 2e-2)
+    wide = options | {"capacity": D}
+    recorded(model, now.repeat(2, 1), goal.repeat(2, 1), noise.repeat(1, 2, 1, 1, 1), start.repeat(2, 1, 1), **wide)  # type: ignore[arg-type]
     again = recorded(model, now, goal, noise, start, **options)  # type: ignore[arg-type]
-    yield Difference("recorded search, repeated: plans", float((whole.mean - again.mean).abs().max()), 0.0)
+    yield Difference(
+        "recorded search, repeated after one that shares its memory: plans",
+        float((whole.mean - again.mean).abs().max()),
+        0.0,
+    )
 
 
 @torch.no_grad()
