@@ -13,8 +13,6 @@ def test_the_fastest_path_that_can_run_is_taken_and_the_reason_given():
     assert choose_acceleration("none", GPU).reason == "asked for"
     assert choose_acceleration("compile", GPU).path == "compile"
     assert str(choose_acceleration("record", GPU)) == "recorded as a CUDA graph (asked for)"
-    repeatable = choose_acceleration("auto", GPU, deterministic=True)
-    assert str(repeatable) == "not compiled (only repeatable algorithms were asked for)"
 
 
 def test_a_path_asked_for_by_name_that_cannot_run_is_refused():
@@ -23,8 +21,6 @@ def test_a_path_asked_for_by_name_that_cannot_run_is_refused():
             choose_acceleration(asked, CPU)
     with pytest.raises(InputError, match="Updates cannot be recorded: the device is a cpu"):
         choose_acceleration("record", CPU)
-    with pytest.raises(InputError, match="only repeatable algorithms were asked for"):
-        choose_acceleration("graph", GPU, deterministic=True)
 
 
 def test_what_is_not_accelerated_can_be_suspended():

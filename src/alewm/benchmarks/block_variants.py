@@ -15,13 +15,19 @@ from alewm.errors import InputError
 
 
 def bench_block_variants(
-    *, encoder_blocks: Sequence[str], profile: bool, reference: bool, preset_name: str, **options: Any
+    *,
+    encoder_blocks: Sequence[str],
+    deterministic: bool,
+    profile: bool,
+    reference: bool,
+    preset_name: str,
+    **options: Any,
 ) -> None:
     """Prints milliseconds and memory of each variant, or the last line of what went wrong."""
     if not encoder_blocks:
         raise InputError("--encoder-blocks needs at least one of auto, plain and fused.")
     flags = [f"--preset={preset_name}", *(f"--{name}={value}" for name, value in options.items())]
-    flags += ["--reference"] * reference + ["--profile"] * profile
+    flags += ["--deterministic"] * deterministic + ["--reference"] * reference + ["--profile"] * profile
     rows: dict[str, dict[str, Any]] = {}
     print(f"{'blocks':<8}{'ms':>9}{'ratio':>8}{'GiB':>8}  updates")
     for which in encoder_blocks:
@@ -33,7 +39,7 @@ def bench_block_variants(
         peak = "-" if row["peak_mebibytes"] is None else f"{row['peak_mebibytes'] / 1024:.1f}"
         ratio = f"{first / row['milliseconds']:.2f}x"
         print(f"{which:<8}{row['milliseconds']:>9.2f}{ratio:>8}{peak:>8}  {row['updates']}", flush=True)
-    print_line("train-step", variants=rows, preset=preset_name, **options)
+    print_line("train-step", variants=rows, preset=preset_name, deterministic=deterministic, **options)
 
 
 def _measured(flags: Sequence[str], *, shows: bool) -> dict[str, Any]:

@@ -22,7 +22,11 @@ from alewm.planning.inner_loop import plan_group
 from alewm.regularizers.mix_sigreg import mix_sigreg
 from alewm.regularizers.slices import random_directions
 from alewm.shapes import Tensor
-from alewm.training.rehearsal import updates_of
+from alewm.training.graphed import GraphedUpdates
+from alewm.training.rehearsal import random_batch, updates_of
+from alewm.training.repeatable import repeatable
+
+_REPEATED_UPDATES = 50
 
 
 class Difference(NamedTuple):
@@ -132,6 +136,30 @@ def _updates(preset_name: str, batch: int, where: torch.device) -> Iterator[Diff
         yield Difference("the same with fused blocks", worst, 3e-2)
 
 
+def _repeated(preset_name: str, batch: int, where: torch.device) -> Iterator[Difference]:
+    """The weights of two runs of one seed."""
+    for asked in (True, False):
+        with repeatable(asked):
+            first, second = (_weights(preset_name, batch, where) for _ in range(2))
+        changed = max(float((a - b).abs().max()) for a, b in zip(first, second, strict=True))
+        if asked:
+            yield Difference("recorded updates with --deterministic, repeated: weights", changed, 0.0)
+        else:
+            yield Difference("the same without it", changed, float("inf"))
+
+
+def _weights(preset_name: str, batch: int, where: torch.device) -> list[Tensor]:
+    """What some updates of a new model lead to."""
+    config = preset(preset_name)
+    fused = why_not_fused(config.model.encoder) is None
+    update = updates_of(config, "graph", where, fused=fused)
+    assert isinstance(update, GraphedUpdates)
+    data = random_batch(config, batch, where)
+    for _ in range(_REPEATED_UPDATES):
+        update(*data)
+    return [parameter.detach().clone() for parameter in update.plain.model.parameters()]
+
+
 def _losses(
     preset_name: str,
     batch: int,
@@ -180,8 +208,14 @@ def _planning(preset_name: str, batch: int, where: torch.device) -> Iterator[Dif
     options = {"capacity": capacity, "goal_cost": "active", "cem": cem, "context": 3}
     whole = recorded(model, now, goal, noise, start, **options)  # type: ignore[arg-type]
     yield Difference("recorded search in float32: predicted cost", _relative(whole.cost, plain.cost), 2e-2)
+    wide = options | {"capacity": D}
+    recorded(model, now.repeat(2, 1), goal.repeat(2, 1), noise.repeat(1, 2, 1, 1, 1), start.repeat(2, 1, 1), **wide)  # type: ignore[arg-type]
     again = recorded(model, now, goal, noise, start, **options)  # type: ignore[arg-type]
-    yield Difference("recorded search, repeated: plans", float((whole.mean - again.mean).abs().max()), 0.0)
+    yield Difference(
+        "recorded search, repeated after one that shares its memory: plans",
+        float((whole.mean - again.mean).abs().max()),
+        0.0,
+    )
 
 
 @torch.no_grad()
@@ -233,4 +267,5 @@ _CHECKS: tuple[Callable[[str, int, torch.device], Iterator[Difference]], ...] = 
     _environment,
     _precision,
     _updates,
+    _repeated,
 )

@@ -16,6 +16,7 @@ from alewm.experiments.presets import preset
 from alewm.training.acceleration import Acceleration, EncoderBlocks
 from alewm.training.graphed import WARM_UPS
 from alewm.training.rehearsal import random_batch, updates_of
+from alewm.training.repeatable import repeatable
 
 _CALLS_BEFORE_TIMING = WARM_UPS + 1  # compiled in the first, recorded in the last
 
@@ -29,6 +30,7 @@ def bench_train_step(
     precision: Literal["auto", "float32", "bfloat16"],
     acceleration: Acceleration,
     encoder_blocks: EncoderBlocks,
+    deterministic: bool,
     reference: bool,
     profile: bool,
 ) -> None:
@@ -55,12 +57,14 @@ def bench_train_step(
         rows["none"] = _timed(partial(updates_of(config, "none", where), pixels, actions), repeats, where)
     update = partial(updates_of(config, chosen.path, where, fused=chosen.fused), pixels, actions)
     ours = f"{chosen.path}, fused blocks" if chosen.fused else chosen.path
-    rows[ours] = _timed(update, repeats, where)
+    with repeatable(deterministic):
+        rows[ours] = _timed(update, repeats, where)
     arithmetic = str(dtype or torch.float32).removeprefix("torch.")
     method, latent = config.objective.method, config.model.latent_dim
     windows = f"{batch} windows of {pixels.shape[1]} frames of {size} x {size}"
     print(f"{preset_name}: {method}, D {latent}, {windows} on {where}")
-    print(f"{arithmetic}, median of {repeats}; ours: {chosen}")
+    repeats_itself = ", repeatable bit by bit" if deterministic else ""
+    print(f"{arithmetic}, median of {repeats}; ours: {chosen}{repeats_itself}")
     print(f"{'':<26}{'ms':>9}{'ratio':>8}{'windows/s':>12}{'peak MiB':>10}{'first calls s':>15}")
     slowest = next(iter(rows.values()))["milliseconds"]
     for name, row in rows.items():
@@ -80,6 +84,7 @@ def bench_train_step(
         path=chosen.path,
         encoder_blocks="fused" if chosen.fused else "plain",
         updates=str(chosen),
+        deterministic=deterministic,
         milliseconds=rows[ours]["milliseconds"],
         peak_mebibytes=rows[ours]["peak_mebibytes"],
         windows_per_second=1e3 * batch / rows[ours]["milliseconds"],

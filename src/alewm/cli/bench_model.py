@@ -27,6 +27,8 @@ class TrainStep:
     """How updates are executed: as written, compiled, recorded as a CUDA graph, or both (graph); auto is fastest."""
     encoder_blocks: tuple[Literal["auto", "plain", "fused"], ...] = ("auto",)
     """The encoder's blocks plain or by fused kernels; several are compared, each in a process of its own."""
+    deterministic: bool = False
+    """Only algorithms that repeat bit by bit, as `alewm train --deterministic`."""
     reference: bool = False
     """Time LeWM as documented and our update as written beside it."""
     profile: bool = False

@@ -22,6 +22,7 @@ import torch
 
 from alewm.config import to_dict
 from alewm.errors import InputError
+from alewm.evaluation.rehearsal import rehearse_search
 from alewm.evaluation.run import evaluate_run
 from alewm.evaluation.settings import EvaluationSettings
 from alewm.experiments.collection import collect_task
@@ -144,13 +145,15 @@ def _work(
     follow_parent()
     torch.set_num_threads(num_threads)
     try:
+        planning = PlanningConfig(cem=sizes.cem)
         rehearse(config, device)
+        rehearse_search(config.model, planning, device)
         is_recorded.wait()
         # Where the processor computes, it has one thread for decoding; beside a GPU it has nothing else to do.
         num_decoders = 1 if device.type == "cpu" else num_threads
         preset = sizes.presets[run.name]
         train_run(config, data, run, device=device, preset=preset, num_threads=num_decoders, is_silent=True)
-        settings = EvaluationSettings(num_episodes=sizes.num_pairs, planning=PlanningConfig(cem=sizes.cem))
+        settings = EvaluationSettings(num_episodes=sizes.num_pairs, planning=planning)
         evaluate_run(run, settings, device=device, out=run, is_silent=True)
     except InputError as error:
         problems.put(str(error))

@@ -14,7 +14,8 @@ def attend(
     """Every query's mixture of all values; nothing is masked.
 
     For 257 positions of width 64 in bfloat16, cuDNN's kernel takes about half the time of the one PyTorch chooses
-    (`docs/performance.md`), so it is named where it applies.
+    (`docs/performance.md`), so it is named where it applies. Its way back adds in no fixed order, which
+    `torch.use_deterministic_algorithms` forbids.
     """
     if _suits_cudnn(query):
         # Log-sum-exp is only of use to a backward pass.
@@ -31,6 +32,7 @@ def _suits_cudnn(query: Tensor) -> bool:
         and query.dtype in (torch.bfloat16, torch.float16)
         and query.shape[-1] % 8 == 0
         and query.shape[2] > 1
+        and not torch.are_deterministic_algorithms_enabled()
         and _has_cudnn_attention()
     )
 

@@ -2,7 +2,8 @@
 
 Only one iteration is recorded and replayed as often as the search is long; the noise of all iterations is drawn before,
 and an index on the device moves through it. A recording belongs to a number of episodes and a capacity. Groups a little
-smaller than a recording use it with idle rows, so that an evaluation records a handful of times.
+smaller than a recording use it with idle rows, so that an evaluation records a handful of times. One recording is used
+at a time, so all of a search share their memory: 200 episodes with every capacity would otherwise fill a large GPU.
 """
 
 from typing import NamedTuple
@@ -40,6 +41,7 @@ class GraphedSearch:
     def __init__(self, model: WorldModel, dtype: torch.dtype = torch.bfloat16) -> None:
         self._imagination = FastImagination(model, dtype)
         self._recordings: dict[_Sizes, dict[int, _Recording]] = {}
+        self._memory = _SharedMemory()
 
     def __call__(
         self,
@@ -60,21 +62,41 @@ class GraphedSearch:
         known = self._recordings.setdefault(sizes, {})
         fitting = [size for size in known if B <= size <= _LARGEST_WASTE * B]
         if not fitting:
-            known[B] = _Recording(self._imagination, sizes, z_now, z_goal, noise)
+            known[B] = _Recording(self._imagination, self._memory, sizes, z_now, z_goal, noise)
         return known[min(fitting, default=B)].search(z_now, z_goal, noise, initial_mean)
+
+
+class _SharedMemory:
+    """What recordings write into while they are replayed; nothing in it outlasts a search."""
+
+    def __init__(self) -> None:
+        self.pool = torch.cuda.graph_pool_handle()
+        self._noise = torch.empty(0)
+
+    def hold(self, noise: Tensor) -> Tensor:
+        """A copy of `noise` where copies for other recordings are too; a larger one moves, and leaves them theirs."""
+        if noise.numel() > self._noise.numel():
+            self._noise = torch.empty_like(noise).view(-1)
+        return self._noise[: noise.numel()].view(noise.shape).copy_(noise)
 
 
 class _Recording:
     """One iteration and the final scoring for a fixed number of episodes."""
 
     def __init__(
-        self, imagination: FastImagination, sizes: _Sizes, z_now: Tensor, z_goal: Tensor, noise: Tensor
+        self,
+        imagination: FastImagination,
+        memory: _SharedMemory,
+        sizes: _Sizes,
+        z_now: Tensor,
+        z_goal: Tensor,
+        noise: Tensor,
     ) -> None:
         self.sizes = sizes
         B, device = len(z_now), z_now.device
         shape = (B, sizes.horizon, sizes.block_dim)
         self.z_now = z_now[:, : sizes.capacity].clone()
-        self.z_goal, self.noise = z_goal.clone(), noise.clone()
+        self.z_goal, self.noise = z_goal.clone(), memory.hold(noise)
         self.mean = torch.zeros(shape, device=device)
         self.std = torch.ones(shape, device=device)
         self.elite_costs = torch.zeros(sizes.num_iterations, B, device=device)
@@ -88,13 +110,13 @@ class _Recording:
         torch.cuda.current_stream(device).wait_stream(stream)
         torch.cuda.synchronize(device)
         self.iteration, self.ending = torch.cuda.CUDAGraph(), torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self.iteration):
+        with torch.cuda.graph(self.iteration, pool=memory.pool):
             self._iterate()
-        with torch.cuda.graph(self.ending, pool=self.iteration.pool()):
+        with torch.cuda.graph(self.ending, pool=memory.pool):
             self.cost = self._final_cost()
 
     def search(self, z_now: Tensor, z_goal: Tensor, noise: Tensor, initial_mean: Tensor) -> CEMResult:
-        """The search for these episodes; rows that nobody asked for repeat old ones and are not returned."""
+        """The search for these episodes; rows that nobody asked for hold old noise and are not returned."""
         B = len(z_now)
         self.z_now[:B].copy_(z_now[:, : self.sizes.capacity])
         self.z_goal[:B].copy_(z_goal)

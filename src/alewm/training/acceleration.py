@@ -78,11 +78,9 @@ class Chosen:
                 yield
 
 
-def choose_acceleration(asked: Acceleration, device: torch.device, *, deterministic: bool = False) -> Chosen:
+def choose_acceleration(asked: Acceleration, device: torch.device) -> Chosen:
     """The way updates run on `device`; one that was asked for by name and cannot run is refused."""
     obstacle = _why_not_compile(device)
-    if obstacle is None and deterministic:
-        obstacle = "only repeatable algorithms were asked for"
     if asked == "auto":
         if obstacle is not None:
             return Chosen("none", obstacle)

@@ -102,7 +102,7 @@ class RunConfig:
         """How its updates are executed there; a way or a precision that was asked for and is not there is refused."""
         training = self.training
         dtype = training.autocast_dtype(device)
-        chosen = choose_acceleration(training.acceleration, device, deterministic=training.deterministic)
+        chosen = choose_acceleration(training.acceleration, device)
         return chosen.fusing(training.encoder_blocks, self.model.encoder, device, dtype)
 
     @property

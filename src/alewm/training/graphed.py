@@ -18,7 +18,7 @@ class GraphedUpdates:
     """
 
     def __init__(self, plain: PlainUpdates, device: torch.device) -> None:
-        self._plain = plain
+        self.plain = plain
         self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
         self._graph: torch.cuda.CUDAGraph | None = None
         self._num_calls = 0
@@ -40,18 +40,18 @@ class GraphedUpdates:
         # On the stream that will be recorded: autograd remembers the stream its nodes were first used on.
         torch.cuda.synchronize(pixels.device)
         with torch.cuda.stream(self._stream):
-            result = self._plain(pixels, actions)
+            result = self.plain(pixels, actions)
         torch.cuda.synchronize(pixels.device)
         return result
 
     def _record(self, pixels: Tensor, actions: Tensor) -> None:
         self._pixels, self._actions = torch.empty_like(pixels), torch.empty_like(actions)
         graph = torch.cuda.CUDAGraph()
-        for generator in self._plain.streams.generators():
+        for generator in self.plain.streams.generators():
             graph.register_generator_state(generator)
         torch.cuda.synchronize(pixels.device)
         with torch.cuda.graph(graph, stream=self._stream):
-            self._result = self._plain(self._pixels, self._actions)
+            self._result = self.plain(self._pixels, self._actions)
         self._graph = graph
 
 

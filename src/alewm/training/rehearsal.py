@@ -13,6 +13,7 @@ from alewm.training.graphed import WARM_UPS, GraphedUpdates, accelerated
 from alewm.training.losses import Objective
 from alewm.training.noise import RandomStreams
 from alewm.training.optim import build_optimizer
+from alewm.training.repeatable import repeatable
 from alewm.training.step import PlainUpdates
 
 _FRAMES = WindowShape().num_frames
@@ -25,8 +26,9 @@ def rehearse(config: RunConfig, device: torch.device) -> None:
         return
     update = updates_of(config, chosen.path, device, fused=chosen.fused)
     batch = random_batch(config, config.training.batch_size, device)
-    for _ in range(WARM_UPS + 1):  # the last of them is recorded
-        update(*batch)
+    with repeatable(config.training.deterministic):
+        for _ in range(WARM_UPS + 1):  # the last of them is recorded
+            update(*batch)
     torch.cuda.synchronize(device)
     del update, batch
     gc.collect()  # a recording and its model know each other

@@ -1,9 +1,8 @@
 """The loop: data, update, log, validate, save, resume."""
 
-import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,6 +34,7 @@ from alewm.training.optim import build_optimizer, learning_rate_factor, set_lear
 from alewm.training.prefetch import batches_on
 from alewm.training.ranks import share_of_batch, this_rank, wait_for_all_ranks
 from alewm.training.recalibration import recalibrate
+from alewm.training.repeatable import repeatable
 from alewm.training.source import WindowBatch, WindowSource
 from alewm.training.step import PlainUpdates, StepResult
 from alewm.training.validation import Validation, validate
@@ -110,7 +110,7 @@ class Trainer:
 
     def run(self) -> TrainingResult:
         """The end of the run, reached from its latest checkpoint or from the start."""
-        with _repeatable(self.config.training.deterministic), closing(self.loggers):
+        with repeatable(self.config.training.deterministic), closing(self.loggers):
             self._resume()
             update = self._updates()
             self.model.train()
@@ -275,16 +275,3 @@ class Trainer:
             autocast_dtype=training.autocast_dtype(self.device),
         )
         return accelerated(plain, self.acceleration.path, self.device, fused=self.acceleration.fused)
-
-
-@contextmanager
-def _repeatable(deterministic: bool) -> Iterator[None]:
-    """Only repeatable algorithms, while it lasts and where it is asked for."""
-    before = torch.are_deterministic_algorithms_enabled()
-    if deterministic:
-        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-        torch.use_deterministic_algorithms(True)
-    try:
-        yield
-    finally:
-        torch.use_deterministic_algorithms(before)

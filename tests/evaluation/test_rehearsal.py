@@ -1,0 +1,32 @@
+"""What a rehearsal plans is what an evaluation will plan: a full batch, with its search."""
+
+import torch
+
+from alewm.evaluation import rehearsal
+from alewm.evaluation.run import EPISODES_PER_BATCH
+from alewm.experiments.presets import preset
+from alewm.planning.cem import CEMConfig
+from alewm.planning.inner_loop import plan_group
+from alewm.planning.planner import PlanningConfig
+from alewm.planning.search_choice import SearchChoice
+
+CPU = torch.device("cpu")
+MODEL = preset("two-room-tiny").model
+PLANNING = PlanningConfig(cem=CEMConfig(num_candidates=8, num_iterations=1, num_elites=2))
+
+
+def test_a_full_batch_is_planned_with_the_search_that_was_chosen(monkeypatch):
+    planned = []
+
+    def search(*arguments, **options):
+        planned.append((len(arguments[1]), options["cem"]))
+        return plan_group(*arguments, **options)
+
+    monkeypatch.setattr(rehearsal, "choose_search", lambda *_: SearchChoice(search, "compiled"))
+    rehearsal.rehearse_search(MODEL, PLANNING, CPU)
+    assert planned == [(EPISODES_PER_BATCH["cpu"], PLANNING.cem)]
+
+
+def test_nothing_is_planned_where_nothing_is_compiled(monkeypatch):
+    monkeypatch.setattr(rehearsal, "Planner", None)
+    rehearsal.rehearse_search(MODEL, PLANNING, CPU)
