@@ -112,7 +112,7 @@ def test_captions_name_the_scale_and_the_seeds():
         "Success. Scale short: 500 updates per model where the paper has ten epochs. Seeds 1, 2."
     )
     steep = Choice(make_scale("short", 500, 2e-4), (1,))
-    assert "500 updates per model with a learning rate of 0.0002 where" in steep.caption("")
+    assert "500 updates per model with a learning rate of 2e-4 where" in steep.caption("")
     assert steep.alewm("two-room", 192, 1).config.training.optim.learning_rate == 2e-4
     assert steep.lewm("two-room", 192, 32, 1).config.training.optim.learning_rate == 2e-4
     assert steep.folder != short.folder

@@ -200,7 +200,7 @@ def test_scales_are_never_mixed(published):
     published("steeper", config={"training.optim.learning_rate": 2e-4})
     results = published("longer", **{"training.step": 9000})
     scales = [(scale.example.steps, scale.example.learning_rate) for scale in read_published(results)]
-    assert scales == [(9000, 5e-5), (4500, 5e-5), (4500, 5e-5), (4500, 2e-4)]
+    assert scales == [(9000, 5e-5), (4500, 2e-4), (4500, 5e-5), (4500, 5e-5)]
     assert len({scale.slug for scale in read_published(results)}) == 4
     assert page_of(results).count("## TwoRoom") == 4
 
@@ -228,6 +228,32 @@ def test_imposed_and_chosen_capacities_are_compared_on_the_same_seeds(published)
     assert [line for line in text.splitlines() if line.endswith(chosen) and "| 3073 |" in line]
     (sweep,) = [figure for figure in figures if figure.name.endswith("-capacities")]
     assert sweep.data[0][1][-1] == [8.0, 0.0, 98.5, 95.7, 99.5]
+
+
+def measure(results: Path, run: str, content: dict) -> None:
+    place = results / "here" / run / "measurements"
+    place.mkdir(parents=True)
+    (place / "probes.json").write_text(json.dumps(content))
+
+
+def test_what_prefixes_say_of_the_state_is_the_mean_over_the_seeds_that_were_probed(published):
+    command = "alewm experiment probes --scale short"
+    for seed, r2 in ((3072, 0.5), (3073, 0.7)):
+        results = published(f"run-{seed}", config={"training.seed": seed})
+        probed = {"linear": {"8": {"mean": r2}, "192": {"mean": 0.9}}, "network": {"8": {"mean": 0.25}}}
+        measure(results, f"run-{seed}", {"measured": probed, "made_with": {"command": command}})
+    published("not-probed", config={"training.seed": 3074})
+    text = page_of(results)
+    assert "| ALeWM | 192 | 0.3 | 3 | 3 | 3072, 3073 | linear | 0.600 ± 0.100 | 0.900 ± 0.000 |" in text
+    assert "| network | 0.250 ± 0.000 | – |" in text
+    assert text.count(f"{command}\n") == 1
+
+
+def test_a_measurement_without_its_result_is_refused(published):
+    results = published("damaged")
+    measure(results, "damaged", {"options": {}})
+    with pytest.raises(InputError, match=r"measurements/probes.json holds nothing measured"):
+        read_published(results)
 
 
 def test_one_seed_published_twice_is_refused(published):

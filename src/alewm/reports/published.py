@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from alewm.errors import InputError
 from alewm.evaluation.settings import EvaluationSettings
 from alewm.evaluation.statistics import Spread
 from alewm.experiments.framework.choice import TASK_TITLES
+from alewm.presentation.numbers import scientific
 from alewm.reports.gather import Run, flatten, read_run
 from alewm.runs.files import read_json
 
@@ -43,6 +44,8 @@ class PublishedRun:
     run: Run
     evaluations: dict[str, dict[str, Any]]
     """Results by the name of their settings; the default ones have the empty name."""
+    measurements: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """What experiments measured on the model, by their names."""
 
     @property
     def config(self) -> dict[str, Any]:
@@ -62,7 +65,7 @@ class PublishedRun:
     @property
     def commands(self) -> list[str]:
         """What to type, in order, to have its numbers again."""
-        results = [self.evaluations[name] for name in sorted(self.evaluations)]
+        results = [each[name] for each in (self.evaluations, self.measurements) for name in sorted(each)]
         made = [self.run.provenance, *(result.get("made_with", {}) for result in results)]
         commands = [self.run.provenance.get("data", {}).get("made_with"), *(each.get("command") for each in made)]
         return list(dict.fromkeys(command for command in commands if command))
@@ -91,7 +94,7 @@ class PublishedRun:
         model, data = self.config["model"], self.config["data"]
         encoder = tuple(sorted(model["encoder"].items()))
         task = list(TASK_TITLES).index(self.config["task"])
-        schedule = -self.steps, self.config["training"]["batch_size"], self.learning_rate
+        schedule = -self.steps, self.config["training"]["batch_size"], -self.learning_rate
         return task, *schedule, data["fingerprint"], encoder
 
     @cached_property
@@ -141,7 +144,7 @@ class Scale:
         """A short name, the same as long as the scale is."""
         example = self.example
         width, fingerprint = example.config["model"]["encoder"]["hidden_dim"], example.config["data"]["fingerprint"]
-        return f"{example.config['task']}-{width}-{example.steps}-{example.learning_rate:g}-{fingerprint[:6]}"
+        return f"{example.config['task']}-{width}-{example.steps}-{scientific(example.learning_rate)}-{fingerprint[:6]}"
 
 
 def read_published(results: Path) -> list[Scale]:
@@ -160,7 +163,11 @@ def _read(folder: Path) -> PublishedRun:
     if missing := [name for name in _TELLING if name not in known]:
         raise InputError(f"{folder}/config.json says nothing of {', '.join(missing)}. Publish the run again.")
     results = [run.result, *(read_json(path) for path in sorted((folder / "evaluations").glob("*/result.json")))]
-    return PublishedRun(run, {_settings_name(result): result for result in results if "evaluated" in result})
+    evaluations = {_settings_name(result): result for result in results if "evaluated" in result}
+    measurements = {path.stem: read_json(path) for path in sorted((folder / "measurements").glob("*.json"))}
+    if empty := [name for name, content in measurements.items() if "measured" not in content]:
+        raise InputError(f"{folder}/measurements/{empty[0]}.json holds nothing measured. Publish the run again.")
+    return PublishedRun(run, evaluations, measurements)
 
 
 def _settings_name(result: dict[str, Any]) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 
 from alewm.evaluation.statistics import Spread
 from alewm.experiments.presets import SELECTED
+from alewm.experiments.probes import PROBES
 from alewm.presentation.tables import Cell, Row, Table
 from alewm.reports.published import Configuration, Scale
 from alewm.runs.files import read_json
@@ -137,6 +138,24 @@ def settings_table(scale: Scale, caption: str) -> Table | None:
     rows.sort(key=lambda row: str(row[0]))
     head = ["settings", "pairs", "method", "d", "λ", "s_q", "α", "seeds", "success (%)", "not solved at the start (%)"]
     return Table.of(f"{scale.slug}-settings", caption, [*head, "mean capacity"], rows)
+
+
+def probes_table(scale: Scale, caption: str) -> Table | None:
+    """What each prefix says of the true state; None where nobody probed."""
+    probed = (tuple(run for run in each.runs if "probes" in run.measurements) for each in scale.configurations)
+    shown = [Configuration(runs) for runs in probed if runs]
+    found = [[run.measurements["probes"]["measured"] for run in each.runs] for each in shown]
+    if not shown:
+        return None
+    ks = sorted({int(k) for seeds in found for measured in seeds for k in measured[PROBES[0]]})
+    rows: list[Row] = []
+    for name, each, seeds in zip(method_names(shown), shown, found, strict=True):
+        for probe in PROBES:
+            means = {k: [seed[probe][str(k)]["mean"] for seed in seeds if str(k) in seed[probe]] for k in ks}
+            cells = [Spread.of(means[k]).shown(digits=3) if means[k] else _NONE for k in ks]
+            rows.append([name, *_columns(each), ", ".join(str(run.seed) for run in each.runs), probe, *cells])
+    head = ["method", "d", "λ", "s_q", "α", "seeds", "probe", *(f"k = {k}" for k in ks)]
+    return Table.of(f"{scale.slug}-probes", caption, head, rows)
 
 
 def read_paper(results: Path) -> dict[str, Any]:

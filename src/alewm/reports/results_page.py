@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from alewm.experiments.framework.choice import TASK_TITLES
+from alewm.presentation.numbers import scientific
 from alewm.presentation.theme import light_and_dark
 from alewm.reports import result_tables as tables
 from alewm.reports.published import PublishedRun, Scale, read_published
@@ -26,6 +27,11 @@ capacity is the number of latent coordinates planned with, averaged over episode
 those of its main table, after ten epochs on its own data and pairs, which are not ours: they say what is known, at
 another budget.
 """
+
+_PROBED = (
+    "R² of the true state, mean over what one frame shows of it, from the first k coordinates of the latent; probes "
+    "are fitted on training frames and scored on frames of test episodes."
+)
 
 
 def write_results_page(results: Path, out: Path) -> Path:
@@ -75,6 +81,7 @@ def _section(
     note = f" {scale.example.run.data_note}".rstrip()
     sweep = tables.sweep_table(scale, f"Test success (%) with every imposed capacity, without retraining.{note}")
     settings = tables.settings_table(scale, f"Other settings; on `validation` pairs configurations are selected.{note}")
+    probes = tables.probes_table(scale, f"{_PROBED}{note}")
     made = (success_figure(scale), sweep_figure(scale), dynamics_figure(scale))
     drawn = [figure and replace(figure, caption=figure.caption + note) for figure in made]
     for figure, table in zip(drawn, (None, sweep, settings), strict=True):
@@ -83,12 +90,14 @@ def _section(
             yield _picture(figure)
         if table is not None:
             yield table.markdown()
+    if probes is not None:
+        yield probes.markdown()
     yield _commands(scale, results, out)
 
 
 def _title(scale: Scale) -> str:
     run = scale.example
-    schedule = f"{run.steps:,} updates at {run.learning_rate:g}"
+    schedule = f"{run.steps:,} updates at {scientific(run.learning_rate)}"
     return f"{TASK_TITLES[run.config['task']]}, {tables.backbone(run.config)}, {schedule}"
 
 
@@ -98,9 +107,10 @@ def _caption(scale: Scale) -> str:
     data, encoder = run.config["data"], run.config["model"]["encoder"]
     sentences = [
         f"{run.steps:,} updates of {run.config['training']['batch_size']} windows, {_epochs(run)}, at a learning rate "
-        f"of {run.learning_rate:g} (a complete schedule, the same for every row), of {data['episodes']:,} episodes "
-        f"with {data['frames']:,} frames (fingerprint `{data['fingerprint']}`); {tables.backbone(run.config)}, patches "
-        f"of {encoder['patch_size']} and images of {encoder['image_size']} pixels.",
+        f"of {scientific(run.learning_rate)} (a complete schedule, the same for every row), of {data['episodes']:,} "
+        f"episodes with {data['frames']:,} frames (fingerprint `{data['fingerprint']}`); "
+        f"{tables.backbone(run.config)}, patches of {encoder['patch_size']} and images of {encoder['image_size']} "
+        f"pixels.",
         f"Trained on {_machines(scale)}.",
         *([run.run.data_note] if run.run.data_note else []),
     ]

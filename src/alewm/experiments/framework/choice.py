@@ -10,6 +10,7 @@ from alewm.errors import unknown_name
 from alewm.experiments.framework.run import Run
 from alewm.experiments.framework.scale import Scale
 from alewm.experiments.presets import CAPACITIES, LEWM_WEIGHT, as_alewm_sigreg, as_lewm, as_nested_dropout
+from alewm.presentation.numbers import scientific
 from alewm.training.config import RunConfig
 
 TASK_TITLES = {"two-room": "TwoRoom", "push-t": "PushT", "reacher": "Reacher", "cube": "OGBench-Cube"}
@@ -76,7 +77,7 @@ class Choice:
     def command(self, name: str) -> str:
         """What makes the experiment called `name` at this scale, from a shell."""
         steps = f" --short-steps {self.scale.num_steps}" if self.scale.name == "short" else ""
-        rate = "" if self.scale.learning_rate is None else f" --short-rate {self.scale.learning_rate:g}"
+        rate = "" if self.scale.learning_rate is None else f" --short-rate {scientific(self.scale.learning_rate)}"
         return f"alewm experiment {name} --scale {self.scale.name}{steps}{rate}"
 
     def support(self, width: int) -> tuple[int, ...]:

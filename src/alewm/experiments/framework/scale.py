@@ -7,6 +7,7 @@ from alewm.evaluation.settings import EvaluationSettings, Split
 from alewm.experiments.presets import SEEDS, preset
 from alewm.planning.cem import CEMConfig
 from alewm.planning.planner import PlanningConfig
+from alewm.presentation.numbers import scientific
 from alewm.training.config import RunConfig
 
 ScaleName = Literal["smoke", "short", "paper"]
@@ -32,7 +33,7 @@ class Scale:
     @property
     def folder(self) -> str:
         """What the results of this scale are called."""
-        rate = "" if self.learning_rate is None else f"-{self.learning_rate:g}"
+        rate = "" if self.learning_rate is None else f"-{scientific(self.learning_rate)}"
         return f"short-{self.num_steps}{rate}" if self.name == "short" else self.name
 
     @property
@@ -44,7 +45,7 @@ class Scale:
                 f"numbers mean nothing."
             )
         if self.name == "short":
-            rate = "" if self.learning_rate is None else f" with a learning rate of {self.learning_rate:g}"
+            rate = "" if self.learning_rate is None else f" with a learning rate of {scientific(self.learning_rate)}"
             return f"Scale short: {self.num_steps:,} updates per model{rate} where the paper has ten epochs."
         return "Scale paper: ten epochs."
 
