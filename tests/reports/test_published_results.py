@@ -139,7 +139,7 @@ def test_other_configurations_stand_in_rows_of_their_own_with_what_makes_them_di
     results = published("lewm", config=lewm, mean_capacity=32.0)
     text = page_of(results)
     rows = [re.split(r"\s*\|\s*", line)[1:] for line in text.splitlines() if line.startswith("| ")]
-    by_name = {row[0]: row for row in rows}
+    by_name = {row[0]: row for row in reversed(rows)}  # those of the first table
     assert by_name["ALeWM, weight_decay 0.001"][-2] == "100.00 ± 0.00 at 8"
     assert by_name["ALeWM, q frozen at the prior"][-2] == "–"
     assert by_name["ALeWM"][4] == "−1"
@@ -188,7 +188,7 @@ def test_data_that_published_numbers_are_not_about_are_named_in_every_caption(pu
     _change(results / "here/ours/provenance.json", {"data.made_with": "alewm collect push-t --out push-t.h5"})
     text, figures = results_page(results, tmp_path / "results.md")
     assert len(figures) == 3
-    assert text.count(note) == 3 + 2 * len(figures)  # three tables; a figure's caption is also its alternative text
+    assert text.count(note) == 4 + 2 * len(figures)  # four tables; a figure's caption is also its alternative text
     assert "| recorded actions | – | – | – | – | – | 99.5 | 90.0 | – | – | – |" in text
     assert "4,500 updates" in text
     assert "0.81 of an epoch" in text
@@ -247,6 +247,24 @@ def test_what_prefixes_say_of_the_state_is_the_mean_over_the_seeds_that_were_pro
     assert "| ALeWM | 192 | 0.3 | 3 | 3 | 3072, 3073 | linear | 0.600 ± 0.100 | 0.900 ± 0.000 |" in text
     assert "| network | 0.250 ± 0.000 | – |" in text
     assert text.count(f"{command}\n") == 1
+
+
+def test_what_training_ended_with_is_in_a_table(published):
+    ended = {"training.validation/prediction": 0.01, "training.validation/q_entropy": 1.5}
+    for seed, share in ((3072, 0.5), (3073, 0.7)):
+        most = {
+            "training.validation/q/8": 0.3,
+            "training.validation/q/64": share,
+            "training.latent/effective_rank": seed,
+        }
+        results = published(f"run-{seed}", config={"training.seed": seed}, **ended, **most)
+        rows = [{"coordinate": 1, "masked_variance": 1.0, "prior_survival": 0.75}]
+        rows += [{"coordinate": 2, "masked_variance": 0.5, "prior_survival": 0.5}]
+        (results / f"here/run-{seed}/latent.csv").write_text(csv_text(rows))
+    ended = "0.013 ± 0.000 | 1.50 ± 0.00 | 64: 0.50 to 0.70 | 3072.5 ± 0.5 | 0.125 ± 0.000 |"
+    assert f"| ALeWM | 192 | 0.3 | 3 | 3 | 3072, 3073 | {ended}" in page_of(results)
+    published("run-3073", **{"training.validation/q/8": 0.9})
+    assert "| 64: 0.50; 8: 0.90 |" in page_of(results)
 
 
 def test_a_measurement_without_its_result_is_refused(published):

@@ -145,7 +145,7 @@ def _repeated(preset_name: str, batch: int, where: torch.device) -> Iterator[Dif
         if asked:
             yield Difference("recorded updates with --deterministic, repeated: weights", changed, 0.0)
         else:
-            yield Difference("the same without it", changed, float("inf"))
+            yield Difference("the same without it, for comparison", changed, float("inf"))
 
 
 def _weights(preset_name: str, batch: int, where: torch.device) -> list[Tensor]:
@@ -212,7 +212,7 @@ def _planning(preset_name: str, batch: int, where: torch.device) -> Iterator[Dif
     recorded(model, now.repeat(2, 1), goal.repeat(2, 1), noise.repeat(1, 2, 1, 1, 1), start.repeat(2, 1, 1), **wide)  # type: ignore[arg-type]
     again = recorded(model, now, goal, noise, start, **options)  # type: ignore[arg-type]
     yield Difference(
-        "recorded search, repeated after one that shares its memory: plans",
+        "recorded search, repeated after a larger one: plans",
         float((whole.mean - again.mean).abs().max()),
         0.0,
     )

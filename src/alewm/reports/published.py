@@ -114,6 +114,11 @@ class Configuration:
         """That of its first seed."""
         return self.runs[0].config
 
+    @property
+    def seeds(self) -> str:
+        """Those of its runs."""
+        return ", ".join(str(run.seed) for run in self.runs)
+
     def evaluated(self, settings: str = "") -> list[dict[str, Any]]:
         """The results of its runs with the settings of this name."""
         return [run.evaluations[settings] for run in self.runs if settings in run.evaluations]

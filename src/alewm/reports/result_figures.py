@@ -14,9 +14,10 @@ from alewm.capacity.support import CapacitySupport
 from alewm.experiments.framework.curves import Curve, Point, success_curves
 from alewm.presentation.panels import panel_grid
 from alewm.presentation.theme import Draw, Theme
+from alewm.reports.configuration_names import full_names
 from alewm.reports.figures import capacity_bands
 from alewm.reports.published import Configuration, PublishedRun, Scale
-from alewm.reports.result_tables import fixed_capacities, full_names, with_fixed_capacities
+from alewm.reports.result_tables import fixed_capacities, with_fixed_capacities
 
 TITLE_WIDTH = 34
 """Characters of a line above a small panel."""

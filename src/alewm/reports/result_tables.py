@@ -7,52 +7,10 @@ from typing import Any
 
 from alewm.evaluation.statistics import Spread
 from alewm.experiments.presets import SELECTED
-from alewm.experiments.probes import PROBES
 from alewm.presentation.tables import Cell, Row, Table
+from alewm.reports.configuration_names import COLUMNS, NONE, TITLES, backbone, method_of, named_columns
 from alewm.reports.published import Configuration, Scale
 from alewm.runs.files import read_json
-
-TITLES = {"alewm": "ALeWM", "lewm": "LeWM", "alewm-sigreg": "ALeWM, SIGReg", "nested-dropout": "nested dropout"}
-"""Methods as tables call them."""
-
-_BACKBONES = {(192, 12): "ViT-Tiny", (384, 12): "ViT-Small"}
-_NONE = "–"
-
-
-def backbone(config: Mapping[str, Any]) -> str:
-    """What the encoder is called, by its width and depth."""
-    encoder = config["model"]["encoder"]
-    named = _BACKBONES.get((encoder["hidden_dim"], encoder["num_blocks"]))
-    return named or f"ViT of width {encoder['hidden_dim']} and {encoder['num_blocks']} blocks"
-
-
-def method_names(configurations: Sequence[Configuration]) -> list[str]:
-    """What each configuration is called: its method, and in what else it differs from what the other columns say."""
-    named = [_method(configuration) for configuration in configurations]
-    shown = [(name, *_columns(each)) for name, each in zip(named, configurations, strict=True)]
-    for index, row in enumerate(shown):
-        alike = [each for each, other in zip(configurations, shown, strict=True) if other == row]
-        if len(alike) > 1:
-            fields = [each.runs[0].fields for each in alike]
-            differing = [name for name in fields[0] if any(other.get(name) != fields[0][name] for other in fields)]
-            own = configurations[index].runs[0].fields
-            named[index] += "".join(f", {name.rpartition('.')[2]} {own.get(name)}" for name in differing)
-    return named
-
-
-def full_names(configurations: Sequence[Configuration]) -> list[str]:
-    """The same with the width, and with λ and α where they tell configurations apart."""
-    named = []
-    for name, each in zip(method_names(configurations), configurations, strict=True):
-        own = _columns(each)
-        alike = [_columns(o) for o in configurations if (_method(o), _columns(o)[0]) == (_method(each), own[0])]
-        telling = [
-            f"{symbol} = {own[place]}"
-            for symbol, place in (("λ", 1), ("s_q", 2), ("α", 3))
-            if len({columns[place] for columns in alike}) > 1
-        ]
-        named.append(", ".join([name, f"d = {own[0]}", *telling]))
-    return named
 
 
 def success_cell(configuration: Configuration, name: str = "success_rate", settings: str = "") -> Cell:
@@ -60,7 +18,7 @@ def success_cell(configuration: Configuration, name: str = "success_rate", setti
     results = configuration.evaluated(settings)
     commands = tuple(command for run in configuration.runs for command in run.commands)
     if not results or results[0][name] is None:
-        return Cell(_NONE)
+        return Cell(NONE)
     spread = configuration.spread(name, settings)
     if spread.sem is not None:
         return Cell(spread.percent(), commands=commands)
@@ -72,11 +30,10 @@ def main_table(scale: Scale, paper: Mapping[str, Any], caption: str) -> Table:
     """Every configuration evaluated with default settings, the floors below them."""
     shown = [each for each in scale.configurations if each.evaluated()]
     rows: list[Row] = []
-    for name, each in zip(method_names(shown), shown, strict=True):
+    for named, each in zip(named_columns(shown), shown, strict=True):
         rows.append(
             [
-                name,
-                *_columns(each),
+                *named,
                 _seeds(each),
                 success_cell(each),
                 success_cell(each, "success_rate_nontrivial"),
@@ -87,9 +44,9 @@ def main_table(scale: Scale, paper: Mapping[str, Any], caption: str) -> Table:
         )
     for name, key in (("uniform random", "random"), ("doing nothing", "zero"), ("recorded actions", "replay")):
         rates = [_range(shown, f"{key}_success_rate{kind}") for kind in ("", "_nontrivial")]
-        if rates[0] != _NONE:
-            rows.append([name, *[_NONE] * 5, *rates, *[_NONE] * 3])
-    head = ["method", "d", "λ", "s_q", "α", "seeds", "success (%)", "not solved at the start (%)", "mean capacity"]
+        if rates[0] != NONE:
+            rows.append([name, *[NONE] * 5, *rates, *[NONE] * 3])
+    head = [*COLUMNS, "seeds", "success (%)", "not solved at the start (%)", "mean capacity"]
     head += ["capacities (k: episodes)", f"paper, {paper['epochs']} epochs (%)"]
     return Table.of(f"{scale.slug}-success", caption, head, rows)
 
@@ -101,12 +58,12 @@ def sweep_table(scale: Scale, caption: str) -> Table | None:
         return None
     ks = sorted({k for each in shown for k in fixed_capacities(each)})
     rows: list[Row] = []
-    for name, each in zip(method_names(shown), shown, strict=True):
+    for named, each in zip(named_columns(shown), shown, strict=True):
         cells = [success_cell(each, settings=f"capacity-{k}") for k in ks]
-        chosen = f"{each.spread('mean_capacity').shown()}" if each.evaluated() else _NONE
-        seeds = ", ".join(str(run.seed) for run in each.runs)
-        rows.append([name, *_columns(each), seeds, *cells, success_cell(each), chosen])
-    head = ("method", "d", "λ", "s_q", "α", "seeds", *(f"k = {k}" for k in ks), "as chosen", "mean capacity")
+        chosen = f"{each.spread('mean_capacity').shown()}" if each.evaluated() else NONE
+        seeds = each.seeds
+        rows.append([*named, seeds, *cells, success_cell(each), chosen])
+    head = (*COLUMNS, "seeds", *(f"k = {k}" for k in ks), "as chosen", "mean capacity")
     return Table.of(f"{scale.slug}-capacities", caption, head, rows)
 
 
@@ -125,68 +82,25 @@ def fixed_capacities(configuration: Configuration) -> dict[int, Spread]:
 def settings_table(scale: Scale, caption: str) -> Table | None:
     """Success with other settings than the default ones, fixed capacities aside; None where there are none."""
     rows: list[Row] = []
-    for name, each in zip(method_names(scale.configurations), scale.configurations, strict=True):
+    for named, each in zip(named_columns(scale.configurations), scale.configurations, strict=True):
         for settings in sorted({settings for run in each.runs for settings in run.evaluations if settings}):
             if not re.fullmatch(r"capacity-\d+", settings):
                 results = each.evaluated(settings)
                 cells = [success_cell(each, settings=settings), success_cell(each, "success_rate_nontrivial", settings)]
                 capacity = each.spread("mean_capacity", settings).shown()
                 seeds, pairs = _seeds(each, settings), str(results[0]["episodes"])
-                rows.append([settings, pairs, name, *_columns(each), seeds, *cells, capacity])
+                rows.append([settings, pairs, *named, seeds, *cells, capacity])
     if not rows:
         return None
     rows.sort(key=lambda row: str(row[0]))
-    head = ["settings", "pairs", "method", "d", "λ", "s_q", "α", "seeds", "success (%)", "not solved at the start (%)"]
+    head = ["settings", "pairs", *COLUMNS, "seeds", "success (%)", "not solved at the start (%)"]
     return Table.of(f"{scale.slug}-settings", caption, [*head, "mean capacity"], rows)
-
-
-def probes_table(scale: Scale, caption: str) -> Table | None:
-    """What each prefix says of the true state; None where nobody probed."""
-    probed = (tuple(run for run in each.runs if "probes" in run.measurements) for each in scale.configurations)
-    shown = [Configuration(runs) for runs in probed if runs]
-    found = [[run.measurements["probes"]["measured"] for run in each.runs] for each in shown]
-    if not shown:
-        return None
-    ks = sorted({int(k) for seeds in found for measured in seeds for k in measured[PROBES[0]]})
-    rows: list[Row] = []
-    for name, each, seeds in zip(method_names(shown), shown, found, strict=True):
-        for probe in PROBES:
-            means = {k: [seed[probe][str(k)]["mean"] for seed in seeds if str(k) in seed[probe]] for k in ks}
-            cells = [Spread.of(means[k]).shown(digits=3) if means[k] else _NONE for k in ks]
-            rows.append([name, *_columns(each), ", ".join(str(run.seed) for run in each.runs), probe, *cells])
-    head = ["method", "d", "λ", "s_q", "α", "seeds", "probe", *(f"k = {k}" for k in ks)]
-    return Table.of(f"{scale.slug}-probes", caption, head, rows)
 
 
 def read_paper(results: Path) -> dict[str, Any]:
     """The paper's table, as it is kept beside ours."""
     found: dict[str, Any] = read_json(results / "paper.json")
     return found
-
-
-def _method(configuration: Configuration) -> str:
-    objective = configuration.config["objective"]
-    prior = configuration.config["model"].get("prior", "ranks")
-    delay = configuration.config["training"]["optim"].get("selector_delay", 0.0)
-    notes = {
-        f"prior of {prior}": prior != "ranks",
-        "q frozen at the prior": objective.get("freezes_selector"),
-        f"q delayed by {100 * delay:g} %": delay,
-        "exact marginalisation": objective.get("marginalises_capacity"),
-        f"KL {objective.get('prior_weight', 0):g} to the prior": objective.get("prior_weight"),
-        "marginal": objective["method"] == "alewm-sigreg" and objective.get("masked_sigreg") == "marginal",
-        "prefix as target": objective.get("prediction_target", "full") != "full",
-    }
-    return ", ".join([TITLES[objective["method"]], *(note for note, is_true in notes.items() if is_true)])
-
-
-def _columns(configuration: Configuration) -> list[str]:
-    """d, λ, s_q and α; the last two where there is a selector or a prior."""
-    config = configuration.config
-    model, method = config["model"], config["objective"]["method"]
-    s_q = f"{config['training']['optim']['selector_multiplier']:g}" if model["has_selector"] else _NONE
-    alpha = _NONE if method == "lewm" else f"{model['prior_degree']:g}".replace("-", "−")
-    return [str(model["latent_dim"]), f"{config['objective']['regularizer_weight']:g}", s_q, alpha]
 
 
 def _seeds(configuration: Configuration, settings: str = "") -> str:
@@ -203,7 +117,7 @@ def _range(configurations: Sequence[Configuration], name: str) -> str:
     found = [result.get(name) for each in configurations for result in each.evaluated()]
     rates = [rate for rate in found if rate is not None]
     if not rates:
-        return _NONE
+        return NONE
     low, high = 100 * min(rates), 100 * max(rates)
     return f"{low:.1f}" if low == high else f"{low:.1f} to {high:.1f}"
 
@@ -220,7 +134,7 @@ def _paper_cell(configuration: Configuration, paper: Mapping[str, Any]) -> str:
         is_alewm = row["method"] == "ALeWM" and row["d_max"] == width and _is_the_papers(configuration)
         if is_lewm or is_alewm:
             return f"{rate:.2f} ± {sem:.2f} at {capacity:g}"
-    return _NONE
+    return NONE
 
 
 def _is_the_papers(configuration: Configuration) -> bool:
@@ -231,4 +145,4 @@ def _is_the_papers(configuration: Configuration) -> bool:
         config["training"]["optim"]["selector_multiplier"],
         config["model"]["prior_degree"],
     )
-    return own == selected and _method(configuration) == TITLES["alewm"]
+    return own == selected and method_of(configuration) == TITLES["alewm"]

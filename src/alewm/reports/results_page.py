@@ -11,6 +11,8 @@ from alewm.experiments.framework.choice import TASK_TITLES
 from alewm.presentation.numbers import scientific
 from alewm.presentation.theme import light_and_dark
 from alewm.reports import result_tables as tables
+from alewm.reports.configuration_names import backbone, full_names
+from alewm.reports.model_tables import learned_table, probes_table
 from alewm.reports.published import PublishedRun, Scale, read_published
 from alewm.reports.result_figures import ResultFigure, dynamics_figure, success_figure, sweep_figure
 from alewm.runs.files import read_json, write_bytes, write_text
@@ -27,11 +29,6 @@ capacity is the number of latent coordinates planned with, averaged over episode
 those of its main table, after ten epochs on its own data and pairs, which are not ours: they say what is known, at
 another budget.
 """
-
-_PROBED = (
-    "R² of the true state, mean over what one frame shows of it, from the first k coordinates of the latent; probes "
-    "are fitted on training frames and scored on frames of test episodes."
-)
 
 
 def write_results_page(results: Path, out: Path) -> Path:
@@ -81,7 +78,6 @@ def _section(
     note = f" {scale.example.run.data_note}".rstrip()
     sweep = tables.sweep_table(scale, f"Test success (%) with every imposed capacity, without retraining.{note}")
     settings = tables.settings_table(scale, f"Other settings; on `validation` pairs configurations are selected.{note}")
-    probes = tables.probes_table(scale, f"{_PROBED}{note}")
     made = (success_figure(scale), sweep_figure(scale), dynamics_figure(scale))
     drawn = [figure and replace(figure, caption=figure.caption + note) for figure in made]
     for figure, table in zip(drawn, (None, sweep, settings), strict=True):
@@ -90,15 +86,16 @@ def _section(
             yield _picture(figure)
         if table is not None:
             yield table.markdown()
-    if probes is not None:
-        yield probes.markdown()
+    for of_models in (learned_table(scale, note), probes_table(scale, note)):
+        if of_models is not None:
+            yield of_models.markdown()
     yield _commands(scale, results, out)
 
 
 def _title(scale: Scale) -> str:
     run = scale.example
     schedule = f"{run.steps:,} updates at {scientific(run.learning_rate)}"
-    return f"{TASK_TITLES[run.config['task']]}, {tables.backbone(run.config)}, {schedule}"
+    return f"{TASK_TITLES[run.config['task']]}, {backbone(run.config)}, {schedule}"
 
 
 def _caption(scale: Scale) -> str:
@@ -109,7 +106,7 @@ def _caption(scale: Scale) -> str:
         f"{run.steps:,} updates of {run.config['training']['batch_size']} windows, {_epochs(run)}, at a learning rate "
         f"of {scientific(run.learning_rate)} (a complete schedule, the same for every row), of {data['episodes']:,} "
         f"episodes with {data['frames']:,} frames (fingerprint `{data['fingerprint']}`); "
-        f"{tables.backbone(run.config)}, patches of {encoder['patch_size']} and images of {encoder['image_size']} "
+        f"{backbone(run.config)}, patches of {encoder['patch_size']} and images of {encoder['image_size']} "
         f"pixels.",
         f"Trained on {_machines(scale)}.",
         *([run.run.data_note] if run.run.data_note else []),
@@ -172,7 +169,7 @@ def _picture(figure: ResultFigure) -> str:
 
 def _commands(scale: Scale, results: Path, out: Path) -> str:
     blocks = []
-    for name, each in zip(tables.full_names(scale.configurations), scale.configurations, strict=True):
+    for name, each in zip(full_names(scale.configurations), scale.configurations, strict=True):
         links = "; ".join(_link(run, results, out) for run in each.runs)
         commands = dict.fromkeys(command for run in each.runs for command in run.commands)
         blocks.append(f"{name}; {links}:\n\n```bash\n" + "\n".join(commands) + "\n```\n")
