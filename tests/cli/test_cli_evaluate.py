@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from pathlib import Path
 
 import pytest
 from conftest import SEARCH, contents, run_alewm
@@ -104,6 +105,17 @@ def test_data_that_moved_is_asked_for_and_other_data_is_refused(refused, alewm_h
     assert not (run / "evaluations/train_2-episodes_cem-20x2-2/animations").exists()
 
 
+def test_looking_after_every_block_plans_as_often(alewm_here, trained, tmp_path):
+    shutil.copytree(trained, tmp_path / "run")
+    often = ("--horizon", 3, "--executed", 1, "--budget", 20, "--animations", 0)
+    place = Path(alewm_here("evaluate", "run", *SEARCH, *often).splitlines()[-1]).parent
+    assert place == Path("run/evaluations/budget-20_cem-20x2-2_horizon-3-1")
+    records = [json.loads(line) for line in (tmp_path / place / "episodes.jsonl").read_text().splitlines()]
+    plans = [len(record["predicted_costs"]) for record in records]
+    assert plans == [-(-record["steps"] // 5) for record in records]
+    assert max(plans) == 4
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -113,6 +125,8 @@ def test_data_that_moved_is_asked_for_and_other_data_is_refused(refused, alewm_h
         (("--episodes", 0), "--episodes must be at least 1"),
         (("--candidates", 1), "CEM needs at least 2 elites"),
         (("--iterations", 0), "CEM needs at least one iteration"),
+        (("--executed", 6), "Only planned blocks can be executed: 6 executed, but 5 planned"),
+        (("--executed", 0), "executed_blocks must be at least 1, got 0"),
         (("--animations", -1), "--animations must not be negative"),
         (("--device", "gpu"), "Unknown device"),
     ],

@@ -62,8 +62,8 @@ def bench_true_simulator(standard: StandardPairs, planning: PlanningConfig, *, j
     missed = [plan for plan in plans if not plan.success]
     cem = planning.cem
     print(
-        f"{cem.num_candidates} candidates, {cem.num_iterations} iterations, {planning.horizon} blocks; "
-        f"{seconds:,.0f} s with {processes} processes"
+        f"{cem.num_candidates} candidates, {cem.num_iterations} iterations, {planning.horizon} blocks, "
+        f"{planning.executed_blocks} of them executed; {seconds:,.0f} s with {processes} processes"
     )
     for plan in missed[:_MOST_NAMED]:
         print(
@@ -79,6 +79,7 @@ def bench_true_simulator(standard: StandardPairs, planning: PlanningConfig, *, j
         torch.tensor([plan.success for plan in plans]),
         cem=to_dict(cem),
         horizon=planning.horizon,
+        executed=planning.executed_blocks,
         missed=[[plan.episode, plan.start_step] for plan in missed],
         processes=processes,
         seconds=seconds,

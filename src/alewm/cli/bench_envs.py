@@ -58,7 +58,9 @@ class TrueSimulator:
     elites: int | None = None
     """CEM: best candidates it is refined from; if not given, a tenth."""
     horizon: int = 5
-    """Blocks of five actions planned ahead, all of them executed before the next plan."""
+    """Blocks of five actions planned ahead."""
+    executed: int | None = None
+    """Blocks executed before planning again; if not given, all of them."""
     seed: int = 42
     """Of the planner's noise and of the random actions; the default is that of `alewm evaluate`."""
     data_seed: int = 0
@@ -79,7 +81,8 @@ class TrueSimulator:
         cem = CEMConfig.with_a_tenth_elite(self.candidates, self.iterations)
         if self.elites is not None:
             cem = replace(cem, num_elites=self.elites)
-        planning = PlanningConfig(cem=cem, horizon=self.horizon, executed_blocks=self.horizon, seed=self.seed)
+        executed = self.horizon if self.executed is None else self.executed
+        planning = PlanningConfig(cem=cem, horizon=self.horizon, executed_blocks=executed, seed=self.seed)
         if self.episodes < 1:
             raise InputError(f"--episodes must be at least 1, got {self.episodes}.")
         if self.data is not None:

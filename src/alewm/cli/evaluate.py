@@ -40,6 +40,8 @@ class Evaluate:
     """CEM: best candidates it is refined from; if not given, 30 of 300, and a tenth of any other number."""
     horizon: int = 5
     """Blocks of five actions planned ahead."""
+    executed: int | None = None
+    """Blocks executed before looking and planning again, from what is left of the plan; if not given, all of them."""
     budget: int = 50
     """Environment steps per episode."""
     seed: int = 42
@@ -73,7 +75,7 @@ class Evaluate:
         planning = PlanningConfig(
             cem=cem,
             horizon=self.horizon,
-            executed_blocks=self.horizon,
+            executed_blocks=self.horizon if self.executed is None else self.executed,
             goal_cost=self.goal_cost,
             capacity=self.capacity,
             seed=self.seed,
