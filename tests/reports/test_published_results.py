@@ -265,6 +265,9 @@ def test_what_training_ended_with_is_in_a_table(published):
     assert f"| ALeWM | 192 | 0.3 | 3 | 3 | 3072, 3073 | {ended}" in page_of(results)
     published("run-3073", **{"training.validation/q/8": 0.9})
     assert "| 64: 0.50; 8: 0.90 |" in page_of(results)
+    for seed in (3072, 3073):
+        (results / f"here/run-{seed}/latent.csv").unlink()
+    assert "What training ended with" not in page_of(results)
 
 
 def test_a_measurement_without_its_result_is_refused(published):

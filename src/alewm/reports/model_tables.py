@@ -11,6 +11,7 @@ from alewm.reports.columns import read_csv
 from alewm.reports.configuration_names import COLUMNS, NONE, named_columns
 from alewm.reports.published import Configuration, PublishedRun, Scale
 
+_NEEDED = {"validation/prediction", "validation/q_entropy", "latent/effective_rank"}
 _LEARNED = (
     "What training ended with. On validation windows: the error of prediction over the variance of masked latents, the "
     "entropy of q in nats, and the largest mean q. On the last batch that was looked at in training: the effective "
@@ -25,7 +26,7 @@ _PROBED = (
 
 def learned_table(scale: Scale, note: str) -> Table | None:
     """What training ended with; None where no run has validated and looked at its latents."""
-    shown = _those_with(scale, lambda run: "validation/prediction" in _ended(run) and _latent(run) != [])
+    shown = _those_with(scale, lambda run: _ended(run).keys() >= _NEEDED and _latent(run) != [])
     rows: list[Row] = []
     for named, each in zip(named_columns(shown), shown, strict=True):
         error, entropy, rank, misfit = (
