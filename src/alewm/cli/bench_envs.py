@@ -1,6 +1,6 @@
 """What `alewm bench` can measure of environments; the fields are the flags."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -74,15 +74,17 @@ class TrueSimulator:
         """Prints the table, the pairs that were missed and the line of JSON."""
         from alewm.benchmarks.standard_pairs import pairs_of_file, simulated_pairs
         from alewm.benchmarks.true_simulator import bench_true_simulator
+        from alewm.cli.search import asked_planning
         from alewm.errors import InputError
-        from alewm.planning.cem import CEMConfig
-        from alewm.planning.planner import PlanningConfig
 
-        cem = CEMConfig.with_a_tenth_elite(self.candidates, self.iterations)
-        if self.elites is not None:
-            cem = replace(cem, num_elites=self.elites)
-        executed = self.horizon if self.executed is None else self.executed
-        planning = PlanningConfig(cem=cem, horizon=self.horizon, executed_blocks=executed, seed=self.seed)
+        planning = asked_planning(
+            candidates=self.candidates,
+            iterations=self.iterations,
+            elites=self.elites,
+            horizon=self.horizon,
+            executed=self.executed,
+            seed=self.seed,
+        )
         if self.episodes < 1:
             raise InputError(f"--episodes must be at least 1, got {self.episodes}.")
         if self.data is not None:

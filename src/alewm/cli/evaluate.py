@@ -57,29 +57,26 @@ class Evaluate:
 
     def run(self) -> None:
         """Evaluates the runs one after the other and prints them side by side."""
+        from alewm.cli.search import asked_planning
         from alewm.devices import find_device
         from alewm.errors import InputError
         from alewm.evaluation.run import evaluate_run
         from alewm.evaluation.settings import EvaluationSettings
         from alewm.evaluation.table import success_table
-        from alewm.planning.cem import CEMConfig
-        from alewm.planning.planner import PlanningConfig
 
         if not self.runs or (self.out is not None and len(self.runs) > 1):
             raise InputError("Name a run folder (and, with --out, only one): alewm evaluate RUN.")
         if self.animations < 0:
             raise InputError(f"--animations must not be negative, got {self.animations}.")
-        cem = CEMConfig.with_a_tenth_elite(self.candidates, self.iterations)
-        if self.elites is not None:
-            cem = replace(cem, num_elites=self.elites)
-        planning = PlanningConfig(
-            cem=cem,
+        planning = asked_planning(
+            candidates=self.candidates,
+            iterations=self.iterations,
+            elites=self.elites,
             horizon=self.horizon,
-            executed_blocks=self.horizon if self.executed is None else self.executed,
-            goal_cost=self.goal_cost,
-            capacity=self.capacity,
+            executed=self.executed,
             seed=self.seed,
         )
+        planning = replace(planning, goal_cost=self.goal_cost, capacity=self.capacity)
         settings = EvaluationSettings(self.split, self.episodes, self.budget, planning, self.reference, self.task or "")
         device = find_device(self.device)
         asked = [(run, replace(settings, data_set=each)) for run in self.runs for each in self._data_sets(run)]

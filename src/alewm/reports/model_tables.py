@@ -1,15 +1,14 @@
 """Published models as tables, before any planning: how well they predict, what q became, what latents hold."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from statistics import fmean
 from typing import Any
 
 from alewm.evaluation.statistics import Spread
 from alewm.experiments.probes import PROBES
 from alewm.presentation.tables import Row, Table
-from alewm.reports.columns import read_csv
 from alewm.reports.configuration_names import COLUMNS, NONE, named_columns
-from alewm.reports.published import Configuration, PublishedRun, Scale
+from alewm.reports.published import PublishedRun, Scale
 
 _NEEDED = {"validation/prediction", "validation/q_entropy", "latent/effective_rank"}
 _LEARNED = (
@@ -26,7 +25,7 @@ _PROBED = (
 
 def learned_table(scale: Scale, note: str) -> Table | None:
     """What training ended with; None where no run has validated and looked at its latents."""
-    shown = _those_with(scale, lambda run: _ended(run).keys() >= _NEEDED and _latent(run) != [])
+    shown = scale.only(lambda run: _ended(run).keys() >= _NEEDED and len(run.latent) > 0)
     rows: list[Row] = []
     for named, each in zip(named_columns(shown), shown, strict=True):
         error, entropy, rank, misfit = (
@@ -40,7 +39,7 @@ def learned_table(scale: Scale, note: str) -> Table | None:
 
 def probes_table(scale: Scale, note: str) -> Table | None:
     """What each prefix says of the true state; None where nobody probed."""
-    shown = _those_with(scale, lambda run: "probes" in run.measurements)
+    shown = scale.only(lambda run: "probes" in run.measurements)
     found = [[run.measurements["probes"]["measured"] for run in each.runs] for each in shown]
     ks = sorted({int(k) for seeds in found for measured in seeds for k in measured[PROBES[0]]})
     rows: list[Row] = []
@@ -53,20 +52,9 @@ def probes_table(scale: Scale, note: str) -> Table | None:
     return Table.of(f"{scale.slug}-probes", _PROBED + note, head, rows) if rows else None
 
 
-def _those_with(scale: Scale, has: Callable[[PublishedRun], bool]) -> list[Configuration]:
-    """The configurations of which some runs have it, with these runs only."""
-    kept = (tuple(run for run in each.runs if has(run)) for each in scale.configurations)
-    return [Configuration(runs) for runs in kept if runs]
-
-
 def _ended(run: PublishedRun) -> dict[str, Any]:
     training: dict[str, Any] = run.run.result["training"]
     return training
-
-
-def _latent(run: PublishedRun) -> list[dict[str, Any]]:
-    path = run.run.folder / "latent.csv"
-    return read_csv(path) if path.is_file() else []
 
 
 def _q(run: PublishedRun) -> dict[int, float]:
@@ -75,7 +63,7 @@ def _q(run: PublishedRun) -> dict[int, float]:
 
 
 def _error(run: PublishedRun) -> float:
-    return float(_ended(run)["validation/prediction"]) / fmean(row["masked_variance"] for row in _latent(run))
+    return float(_ended(run)["validation/prediction"]) / fmean(row["masked_variance"] for row in run.latent)
 
 
 def _entropy(run: PublishedRun) -> float:
@@ -87,7 +75,7 @@ def _rank(run: PublishedRun) -> float:
 
 
 def _misfit(run: PublishedRun) -> float:
-    return fmean(abs(row["masked_variance"] - row["prior_survival"]) for row in _latent(run))
+    return fmean(abs(row["masked_variance"] - row["prior_survival"]) for row in run.latent)
 
 
 def _largest(runs: Sequence[PublishedRun]) -> str:

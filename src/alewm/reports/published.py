@@ -1,7 +1,7 @@
 """Published runs in order: those of one scale beside each other, seeds of one configuration together."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -14,6 +14,7 @@ from alewm.evaluation.settings import EvaluationSettings
 from alewm.evaluation.statistics import Spread
 from alewm.experiments.framework.choice import TASK_TITLES
 from alewm.presentation.numbers import scientific
+from alewm.reports.columns import read_csv
 from alewm.reports.gather import Run, flatten, read_run
 from alewm.runs.files import read_json
 
@@ -46,6 +47,8 @@ class PublishedRun:
     """Results by the name of their settings; the default ones have the empty name."""
     measurements: dict[str, dict[str, Any]] = field(default_factory=dict)
     """What experiments measured on the model, by their names."""
+    latent: Sequence[dict[str, Any]] = ()
+    """A row per coordinate: its variance under the mask at the end of training, and the prior's survival there."""
 
     @property
     def config(self) -> dict[str, Any]:
@@ -144,6 +147,11 @@ class Scale:
         """All of its runs."""
         return [run for configuration in self.configurations for run in configuration.runs]
 
+    def only(self, has: Callable[[PublishedRun], bool]) -> list[Configuration]:
+        """The configurations of which some runs have it, with these runs alone."""
+        kept = (tuple(run for run in each.runs if has(run)) for each in self.configurations)
+        return [Configuration(runs) for runs in kept if runs]
+
     @property
     def slug(self) -> str:
         """A short name, the same as long as the scale is."""
@@ -172,7 +180,8 @@ def _read(folder: Path) -> PublishedRun:
     measurements = {path.stem: read_json(path) for path in sorted((folder / "measurements").glob("*.json"))}
     if empty := [name for name, content in measurements.items() if "measured" not in content]:
         raise InputError(f"{folder}/measurements/{empty[0]}.json holds nothing measured. Publish the run again.")
-    return PublishedRun(run, evaluations, measurements)
+    latent = folder / "latent.csv"
+    return PublishedRun(run, evaluations, measurements, read_csv(latent) if latent.is_file() else ())
 
 
 def _settings_name(result: dict[str, Any]) -> str:

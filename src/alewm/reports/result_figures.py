@@ -78,8 +78,7 @@ def success_figure(scale: Scale) -> ResultFigure | None:
 
 def sweep_figure(scale: Scale) -> ResultFigure | None:
     """Success against imposed capacity beside the operating point of the same seeds; None where no run has both."""
-    swept = [with_fixed_capacities(each) for each in scale.configurations]
-    shown = [each for each in swept if len(fixed_capacities(each)) > 1 and each.evaluated()]
+    shown = [each for each in with_fixed_capacities(scale) if len(fixed_capacities(each)) > 1 and each.evaluated()]
     if not shown:
         return None
     curves = [

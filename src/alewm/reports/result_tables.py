@@ -53,7 +53,7 @@ def main_table(scale: Scale, paper: Mapping[str, Any], caption: str) -> Table:
 
 def sweep_table(scale: Scale, caption: str) -> Table | None:
     """Success at every fixed capacity; None where no run was evaluated so."""
-    shown = [each for each in map(with_fixed_capacities, scale.configurations) if each.runs]
+    shown = with_fixed_capacities(scale)
     if not shown:
         return None
     ks = sorted({k for each in shown for k in fixed_capacities(each)})
@@ -61,15 +61,14 @@ def sweep_table(scale: Scale, caption: str) -> Table | None:
     for named, each in zip(named_columns(shown), shown, strict=True):
         cells = [success_cell(each, settings=f"capacity-{k}") for k in ks]
         chosen = f"{each.spread('mean_capacity').shown()}" if each.evaluated() else NONE
-        seeds = each.seeds
-        rows.append([*named, seeds, *cells, success_cell(each), chosen])
+        rows.append([*named, each.seeds, *cells, success_cell(each), chosen])
     head = (*COLUMNS, "seeds", *(f"k = {k}" for k in ks), "as chosen", "mean capacity")
     return Table.of(f"{scale.slug}-capacities", caption, head, rows)
 
 
-def with_fixed_capacities(configuration: Configuration) -> Configuration:
-    """Those of its runs on which some capacity was imposed: imposed and chosen capacities are compared on them."""
-    return Configuration(tuple(run for run in configuration.runs if fixed_capacities(Configuration((run,)))))
+def with_fixed_capacities(scale: Scale) -> list[Configuration]:
+    """Those runs on which some capacity was imposed: imposed and chosen capacities are compared on them."""
+    return scale.only(lambda run: len(fixed_capacities(Configuration((run,)))) > 0)
 
 
 def fixed_capacities(configuration: Configuration) -> dict[int, Spread]:
