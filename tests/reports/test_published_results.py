@@ -277,6 +277,14 @@ def test_a_measurement_without_its_result_is_refused(published):
         read_published(results)
 
 
+def test_damaged_latents_are_refused(published):
+    results = published("damaged")
+    path = results / "here/damaged/latent.csv"
+    path.write_text(path.read_text().rpartition(",")[0])
+    with pytest.raises(InputError, match=r"latent.csv has a row without its two numbers"):
+        read_published(results)
+
+
 def test_one_seed_published_twice_is_refused(published):
     published("one")
     results = published("two")

@@ -180,8 +180,15 @@ def _read(folder: Path) -> PublishedRun:
     measurements = {path.stem: read_json(path) for path in sorted((folder / "measurements").glob("*.json"))}
     if empty := [name for name, content in measurements.items() if "measured" not in content]:
         raise InputError(f"{folder}/measurements/{empty[0]}.json holds nothing measured. Publish the run again.")
-    latent = folder / "latent.csv"
-    return PublishedRun(run, evaluations, measurements, read_csv(latent) if latent.is_file() else ())
+    return PublishedRun(run, evaluations, measurements, _read_latent(folder / "latent.csv"))
+
+
+def _read_latent(path: Path) -> list[dict[str, Any]]:
+    rows = read_csv(path) if path.is_file() else []
+    for row in rows:
+        if not all(isinstance(row.get(name), int | float) for name in ("masked_variance", "prior_survival")):
+            raise InputError(f"{path} has a row without its two numbers: {row}. Publish the run again.")
+    return rows
 
 
 def _settings_name(result: dict[str, Any]) -> str:
