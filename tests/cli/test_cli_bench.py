@@ -47,6 +47,13 @@ def test_a_benchmark_ends_in_a_line_of_json(alewm_here, arguments, measured):
     assert line["made_with"]["command"].startswith("alewm bench")
 
 
+def test_what_repeats_itself_is_timed_beside_what_need_not(alewm_here):
+    said = alewm_here("bench", "train-step", *TINY, "--batch", 8, "--repeats", 1, "--deterministic")
+    line = json.loads(said.splitlines()[-1])
+    assert list(line["rows"]) == ["none, repeatable", "none"]
+    assert line["milliseconds"] == line["rows"]["none, repeatable"]["milliseconds"]
+
+
 def test_panels_measured_apart_are_drawn_together(alewm_here, refused, tmp_path):
     small = ("--preset", "two-room-tiny", "--device", "cpu", "--repeats", 1, "--projections", 4, "--batches", 8)
     lines = alewm_here("bench", "scaling", "--costs", "regularizer", *small, "--out", tmp_path / "a.png").splitlines()

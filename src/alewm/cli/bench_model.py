@@ -28,7 +28,7 @@ class TrainStep:
     encoder_blocks: tuple[Literal["auto", "plain", "fused"], ...] = ("auto",)
     """The encoder's blocks plain or by fused kernels; several are compared, each in a process of its own."""
     deterministic: bool = False
-    """Only algorithms that repeat bit by bit, as `alewm train --deterministic`."""
+    """Only algorithms that repeat bit by bit, as `alewm train --deterministic`, and the usual ones beside them."""
     reference: bool = False
     """Time LeWM as documented and our update as written beside it."""
     profile: bool = False
