@@ -1,7 +1,9 @@
 """`alewm collect`: the same bytes however many processes, and what it refuses."""
 
+import json
+
 import pytest
-from conftest import COLLECT
+from conftest import COLLECT, SEARCH
 
 from alewm.data.store import EpisodeStore
 
@@ -22,7 +24,7 @@ def test_a_complete_file_is_left_alone_and_another_seed_is_refused(refused, alew
     assert data.stat().st_mtime_ns == before
 
 
-def test_simulated_worlds_are_drawn_alike_in_every_process(alewm, tmp_path):
+def test_simulated_worlds_are_drawn_alike_in_every_process(alewm, refused, tmp_path):
     """Each process has an OpenGL context of its own, with the back end that the first one chose."""
     settings = ("collect", "reacher", "--episodes", 3, "--max-steps", 2, "--image-size", 56)
     for jobs in (1, 2):
@@ -31,6 +33,8 @@ def test_simulated_worlds_are_drawn_alike_in_every_process(alewm, tmp_path):
     with EpisodeStore.open(tmp_path / "1.h5") as store:
         assert store.attributes["max_steps"] == 2
         assert store.num_rows == 9
+    without = [each for each in settings if each not in ("--max-steps", 2)]
+    assert "max_steps 2 instead of None" in refused(*without, "--out", tmp_path / "1.h5")
 
 
 def test_a_file_says_which_of_several_behaviours_made_it(alewm_here, refused, tmp_path):
@@ -42,6 +46,23 @@ def test_a_file_says_which_of_several_behaviours_made_it(alewm_here, refused, tm
     assert "behaviour 'new-goals' instead of 'one-goal'" in refused(*settings, "--out", file)
 
 
+def test_one_of_five_steps_is_drawn_and_learned_from(alewm_here, refused, tmp_path):
+    settings = (*COLLECT, "--draw-every", 5)
+    assert "frames/s" in alewm_here(*settings, "--out", "thin.h5")
+    with EpisodeStore.open(tmp_path / "thin.h5") as store:
+        num_windows = len(store.windows(range(16)))
+        assert store.pixels.id.get_num_chunks() == sum(-(-length // 5) for length in store.lengths)
+    described = alewm_here("inspect", "thin.h5")
+    assert f"{num_windows:,} training windows" in described
+    assert "draw_every: 5" in described
+    few = ("--steps", 2, "--batch-size", 8, "--device", "cpu")
+    alewm_here("train", "two-room-tiny", "--data", "thin.h5", "--out", "run", *few)
+    alewm_here("evaluate", "run", "--data", "thin.h5", *SEARCH, "--device", "cpu")
+    made_with = json.loads((tmp_path / "run/provenance.json").read_text())["data"]["made_with"]
+    assert made_with.endswith("--draw-every 5 --out thin.h5")
+    assert "draw_every 5 instead of None" in refused(*COLLECT, "--out", "thin.h5")
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -51,6 +72,8 @@ def test_a_file_says_which_of_several_behaviours_made_it(alewm_here, refused, tm
         (("two-room", "--seed", -1), "seed of 0 or more"),
         (("two-room", "--jobs", -1), "--jobs"),
         (("two-room", "--max-steps", 101), "--max-steps is from 1 to the 100 steps of two-room"),
+        (("two-room", "--draw-every", 0), "--draw-every is 1 or 5"),
+        (("two-room", "--draw-every", 2), "--draw-every is 1 or 5: windows have frames 5 steps apart; got 2."),
         (("two-room", "--behaviour", "noisy"), "Unknown behaviour of two-room 'noisy'. Known: noisy-heuristic."),
     ],
 )

@@ -27,7 +27,7 @@ def test_the_file_holds_the_episodes_of_the_source_in_order(tmp_path: Path) -> N
         assert store.attributes == {"seed": 7, "num_episodes": 5}
         assert [(store.episode(i)["pixels"] == e["pixels"]).all() for i, e in enumerate(expected)] == [True] * 5
         assert [report.num_done for report in reports] == [1, 2, 3, 4, 5]
-        assert reports[-1].num_new_rows == store.num_rows
+        assert reports[-1].num_new_frames == store.num_rows
 
 
 def test_workers_and_tasks_do_not_change_the_bytes(tmp_path: Path) -> None:

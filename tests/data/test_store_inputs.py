@@ -294,5 +294,5 @@ def test_a_newer_file_version_is_refused(tmp_path: Path) -> None:
     path = write_tape(tmp_path / "a.h5", [30])
     with h5py.File(path, "a") as file:
         file.attrs["alewm_file_version"] = 99
-    with pytest.raises(InputError, match="file version 99; this alewm reads up to 1"):
+    with pytest.raises(InputError, match="file version 99; this alewm reads up to 2"):
         EpisodeStore.open(path)

@@ -121,10 +121,10 @@ def test_a_cube_without_orientation_is_refused():
 def test_an_episode_depends_on_its_seed_and_number_alone_and_disturbs_nobody():
     np.random.seed(5)  # noqa: NPY002
     expected = np.random.get_state()[1].copy()  # noqa: NPY002
-    first, second = behaviour.collect_one_goal(3, [4, 1], draws=False, max_steps=30)
+    first, second = behaviour.collect_one_goal(3, [4, 1], draw_every=0, max_steps=30)
     np.testing.assert_array_equal(np.random.get_state()[1], expected)  # noqa: NPY002
     np.random.seed(6)  # noqa: NPY002
-    (again,) = behaviour.collect_one_goal(3, [1], draws=False, max_steps=40)
+    (again,) = behaviour.collect_one_goal(3, [1], draw_every=0, max_steps=40)
     for name in ("qpos", "qvel", "action", "observation"):
         rows = slice(0, 30 if name == "action" else 31)
         np.testing.assert_array_equal(second[name][rows], again[name][rows], err_msg=name)
@@ -133,7 +133,7 @@ def test_an_episode_depends_on_its_seed_and_number_alone_and_disturbs_nobody():
 
 def test_both_behaviours_bring_the_cube_to_the_target_and_one_goes_on_to_others():
     (same,), (other,) = (
-        list(collect(0, [0], draws=False)) for collect in (behaviour.collect_one_goal, behaviour.collect_new_goals)
+        list(collect(0, [0], draw_every=0)) for collect in (behaviour.collect_one_goal, behaviour.collect_new_goals)
     )
     targets = np.unique(same["privileged_target_block_pos"], axis=0)
     assert len(targets) == 1
@@ -149,7 +149,7 @@ def test_both_behaviours_bring_the_cube_to_the_target_and_one_goes_on_to_others(
 
 def test_episodes_are_like_the_published_ones():
     statistics, actions = CubeStatistics(), []
-    for episode in behaviour.collect_one_goal(0, range(6), draws=False):
+    for episode in behaviour.collect_one_goal(0, range(6), draw_every=0):
         assert len(episode["action"]) == 201
         statistics.update(episode)
         actions.append(episode["action"][:-1])

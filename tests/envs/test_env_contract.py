@@ -326,6 +326,19 @@ def test_collected_episodes_are_what_the_environment_does(task):
     np.testing.assert_array_equal(episode["step_idx"], np.arange(len(episode["action"])))
 
 
+@every_task
+def test_what_is_not_drawn_changes_nothing_else(task):
+    for behaviour in task.behaviours:
+        whole, thin, blind = (
+            next(iter(task.collect_with(behaviour)(3, [11], max_steps=4, draw_every=every))) for every in (1, 2, 0)
+        )
+        np.testing.assert_array_equal(thin["pixels"], whole["pixels"][::2])
+        assert "pixels" not in blind
+        for name in whole.keys() - {"pixels"}:
+            np.testing.assert_array_equal(thin[name], whole[name])
+            np.testing.assert_array_equal(blind[name], whole[name])
+
+
 def test_an_empty_batch_is_refused():
     for name in task_names():
         with pytest.raises(InputError, match="needs at least one episode, got 0"):

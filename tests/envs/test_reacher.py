@@ -153,9 +153,9 @@ def test_recorded_columns_describe_the_state():
 
 
 def test_an_episode_depends_on_its_seed_and_number_alone():
-    one, two = behaviour.collect_episodes(3, [5, 2], draws=False)
-    (again,) = behaviour.collect_episodes(3, [2], draws=False)
-    (short,) = behaviour.collect_episodes(3, [2], max_steps=7, draws=False)
+    one, two = behaviour.collect_episodes(3, [5, 2], draw_every=0)
+    (again,) = behaviour.collect_episodes(3, [2], draw_every=0)
+    (short,) = behaviour.collect_episodes(3, [2], max_steps=7, draw_every=0)
     for name, values in again.items():
         np.testing.assert_array_equal(two[name], values)
     np.testing.assert_array_equal(short["qpos"], again["qpos"][:8])
@@ -165,7 +165,7 @@ def test_an_episode_depends_on_its_seed_and_number_alone():
 def test_episodes_are_those_of_the_published_file():
     """Uniform torques, 201 rows, and columns that say nothing of success; the published figures are near."""
     statistics, actions = ReacherStatistics(), []
-    for episode in behaviour.collect_episodes(0, range(60), draws=False):
+    for episode in behaviour.collect_episodes(0, range(60), draw_every=0):
         assert len(episode["action"]) == 201
         assert np.isnan(episode["action"][-1]).all()
         assert np.isnan(episode["success"]).all()

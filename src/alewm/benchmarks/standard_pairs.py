@@ -64,7 +64,7 @@ def simulated_pairs(task_name: str, behaviour: str | None, episodes: int, seed: 
     kept, between, actions = [], [], []
     columns: dict[str, list[np.ndarray]] = {column: [] for column in task.state_columns}
     chosen = range(0, episodes * every, every)
-    for index, episode in zip(chosen, task.collect_with(name)(seed, chosen, draws=False), strict=True):
+    for index, episode in zip(chosen, task.collect_with(name)(seed, chosen, draw_every=0), strict=True):
         num_rows = len(episode["action"])
         actions.append(episode["action"])
         if num_rows <= GOAL_OFFSET:

@@ -32,6 +32,9 @@ class Collect:
     """What acts while recording, for tasks that have a choice; if not given, what comes nearest to published data."""
     max_steps: int | None = None
     """Cut episodes after this many environment steps, for a quick try; if not given, where the task does."""
+    draw_every: int = 1
+    """Draw one of so many steps, 1 or 5. Training looks at frames five steps apart; with 5 its windows start at every
+    fifth step, and where drawing takes the time (reacher, cube) the same time gives five times as many episodes."""
     jobs: int = 0
     """Processes to use; 0 means one per core."""
 
@@ -51,6 +54,7 @@ class Collect:
             compression=Compression(self.compression),
             behaviour=self.behaviour,
             max_steps=self.max_steps,
+            draw_every=self.draw_every,
             jobs=self.jobs,
         )
         print(made.in_words(self.out, self.episodes))

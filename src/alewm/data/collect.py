@@ -5,12 +5,14 @@ import shlex
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
+from alewm.data import schema
 from alewm.data.codec import Compression
 from alewm.data.store import EpisodeStore
 from alewm.data.writer import StoreWriter, journal_path, make_record
@@ -45,8 +47,8 @@ class CollectionProgress(NamedTuple):
     """Episodes in the file, those of an interrupted run included."""
 
     num_wanted: int
-    num_new_rows: int
-    """Rows written by this run."""
+    num_new_frames: int
+    """Frames written by this run."""
 
 
 def collect(
@@ -65,7 +67,8 @@ def collect(
 
     The same arguments give the same bytes, whatever `num_workers` and `episodes_per_task` are and however often the
     run was killed and repeated. A file that is complete already is left as it is; one that was made with other
-    arguments is refused. `attributes` (the task's name, say) are stored in the file beside the seed.
+    arguments is refused. `attributes` (the task's name, say) are stored in the file beside the seed. Where they say
+    `draw_every`, the source must have frames for so many rows only.
     """
     path = Path(path)
     if num_episodes < 1 or num_workers < 1 or episodes_per_task < 1:
@@ -81,13 +84,14 @@ def collect(
         journal_path(path).unlink(missing_ok=True)  # left by a kill between naming the file and tidying up
         return path
     with StoreWriter(path, attributes=described, compression=compression) as writer:
+        recording = _Recording(source, seed, compression, writer.draw_every)
         remaining = range(writer.num_episodes, num_episodes)
         tasks = [remaining[i : i + episodes_per_task] for i in range(0, len(remaining), episodes_per_task)]
-        num_new_rows = 0
-        for record in _records(source, seed, tasks, compression, min(num_workers, max(1, len(tasks)))):
-            num_new_rows += writer.append_record(record)
+        num_new_frames = 0
+        for record in _records(recording, tasks, min(num_workers, max(1, len(tasks)))):
+            num_new_frames += writer.append_record(record)
             if on_progress is not None:
-                on_progress(CollectionProgress(writer.num_episodes, num_episodes, num_new_rows))
+                on_progress(CollectionProgress(writer.num_episodes, num_episodes, num_new_frames))
     return path
 
 
@@ -97,6 +101,7 @@ _FLAGS = {
     "image_size": "--image-size",
     "behaviour": "--behaviour",
     "max_steps": "--max-steps",
+    schema.DRAW_EVERY: "--draw-every",
 }
 """What `alewm collect` stores of its flags, except how frames are compressed: that changes no frame."""
 
@@ -112,21 +117,41 @@ def collect_command(attributes: Mapping[str, Any], out: str) -> str | None:
 def _check_complete(path: Path, described: Mapping[str, Any]) -> None:
     with EpisodeStore.open(path) as store:
         found = {"filter": "gzip", **store.attributes}
+    wanted = {"filter": "gzip", **described}
     wrong = [
-        f"{name} {found.get(name)!r} instead of {value!r}"
-        for name, value in {"filter": "gzip", **described}.items()
-        if found.get(name) != value
+        f"{name} {found.get(name)!r} instead of {wanted.get(name)!r}"
+        for name in {**wanted, **found}
+        if found.get(name) != wanted.get(name)
     ]
     if wrong:
         raise InputError(f"{path} exists already, with {', '.join(wrong)}. Delete it or write to another path.")
 
 
-def _records(
-    source: EpisodeSource, seed: int, tasks: Sequence[Sequence[int]], compression: Compression, num_workers: int
-) -> Iterator[bytes]:
+@dataclass(frozen=True)
+class _Recording:
+    """What a worker needs to know."""
+
+    source: EpisodeSource
+    seed: int
+    compression: Compression
+    draw_every: int
+
+    def records(self, episodes: Sequence[int]) -> Iterator[bytes]:
+        num_made = 0
+        for episode in self.source(self.seed, episodes):
+            num_made += 1
+            yield make_record(episode, self.compression, self.draw_every)
+        if num_made != len(episodes):
+            raise InputError(f"The episode source made {num_made} episodes when asked for {len(episodes)}.")
+
+    def list_of_records(self, episodes: Sequence[int]) -> list[bytes]:
+        return list(self.records(episodes))
+
+
+def _records(recording: _Recording, tasks: Sequence[Sequence[int]], num_workers: int) -> Iterator[bytes]:
     if num_workers == 1:
         for task in tasks:
-            yield from _records_of_task(source, seed, task, compression)
+            yield from recording.records(task)
         return
     context = context_for_workers("alewm.data.collect")
     with ProcessPoolExecutor(num_workers, mp_context=context, initializer=begin_worker) as pool:
@@ -136,7 +161,7 @@ def _records(
             while waiting or pending:
                 # Two tasks per worker in flight keep all of them busy; more would only fill memory.
                 while waiting and len(pending) < 2 * num_workers:
-                    pending.append(pool.submit(_list_records_of_task, source, seed, waiting.popleft(), compression))
+                    pending.append(pool.submit(recording.list_of_records, waiting.popleft()))
                 yield from pending.popleft().result()
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
@@ -148,20 +173,3 @@ def begin_worker() -> None:
     # There is a worker for every core already: neither torch nor Mesa's software rendering needs more threads.
     torch.set_num_threads(1)
     os.environ.setdefault("LP_NUM_THREADS", "1")
-
-
-def _records_of_task(
-    source: EpisodeSource, seed: int, episodes: Sequence[int], compression: Compression
-) -> Iterator[bytes]:
-    num_made = 0
-    for episode in source(seed, episodes):
-        num_made += 1
-        yield make_record(episode, compression)
-    if num_made != len(episodes):
-        raise InputError(f"The episode source made {num_made} episodes when asked for {len(episodes)}.")
-
-
-def _list_records_of_task(
-    source: EpisodeSource, seed: int, episodes: Sequence[int], compression: Compression
-) -> list[bytes]:
-    return list(_records_of_task(source, seed, episodes, compression))

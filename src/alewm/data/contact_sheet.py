@@ -19,11 +19,11 @@ def contact_sheet(store: EpisodeStore, num_episodes: int = NUM_EPISODES, num_fra
     height, width, _ = store.frame_shape
     scale = _TILE / max(height, width)
     size = max(1, round(width * scale)), max(1, round(height * scale))
-    columns = min(num_frames, int(store.lengths[episodes].max()))
+    drawn = [store.drawn_rows([int(episode)]) for episode in episodes]
+    columns = min(num_frames, max(map(len, drawn)))
     sheet = Image.new("RGB", (columns * (size[0] + _GAP) - _GAP, len(episodes) * (size[1] + _GAP) - _GAP), _PAPER)
-    for y, episode in enumerate(episodes):
-        rows = store.rows_of(int(episode)).start + _spread(int(store.lengths[episode]), columns)
-        for x, frame in enumerate(store.frames(rows)):
+    for y, rows in enumerate(drawn):
+        for x, frame in enumerate(store.frames(rows[_spread(len(rows), columns)])):
             # Small frames are enlarged as they are, so that their pixels can be seen.
             way = Image.Resampling.NEAREST if scale > 1 else Image.Resampling.BOX
             sheet.paste(Image.fromarray(frame).resize(size, way), (x * (size[0] + _GAP), y * (size[1] + _GAP)))

@@ -3,7 +3,7 @@
 import json
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 from typing import Any
 
@@ -19,7 +19,7 @@ ColumnLayout = tuple[str, tuple[int, ...]]
 
 @dataclass(frozen=True)
 class EncodedFrames:
-    """A column of images, one compressed stream per row."""
+    """A column of images, one compressed stream per row that was drawn."""
 
     shape: tuple[int, ...]
     """(Y, X, 3) of one frame."""
@@ -28,10 +28,15 @@ class EncodedFrames:
     """The streams, one after the other."""
 
     sizes: np.ndarray
-    """Bytes of each stream, int64 [rows]."""
+    """Bytes of each stream, int64 [rows]; 0 where a row was not drawn."""
 
     checksums: np.ndarray
-    """CRC-32 of each stream, uint32 [rows]."""
+    """CRC-32 of each stream, uint32 [rows]; 0 where a row was not drawn."""
+
+    @property
+    def num_drawn(self) -> int:
+        """Rows that have a frame."""
+        return int(np.count_nonzero(self.sizes))
 
     def streams(self) -> Iterator[memoryview]:
         """Each stream, in place."""
@@ -55,6 +60,11 @@ class EncodedEpisode:
         """Rows of the episode."""
         return len(self.columns[schema.ACTION])
 
+    @property
+    def num_frames(self) -> int:
+        """Rows that were drawn."""
+        return self.frames[schema.PIXELS].num_drawn
+
     def layout(self) -> dict[str, ColumnLayout]:
         """dtype and row shape of every column."""
         columns = {name: (values.dtype.str, values.shape[1:]) for name, values in self.columns.items()}
@@ -64,8 +74,12 @@ class EncodedEpisode:
 def encode_episode(
     episode: Mapping[str, np.ndarray],
     compression: Compression = Compression(),  # noqa: B008 (frozen)
+    draw_every: int = 1,
 ) -> EncodedEpisode:
-    """`episode` checked and with its frames compressed; index columns are dropped, the writer makes them."""
+    """`episode` checked and with its frames compressed; index columns are dropped, the writer makes them.
+
+    Its frames are those of every `draw_every`-th row, the first row's before all.
+    """
     columns: dict[str, np.ndarray] = {}
     frames: dict[str, EncodedFrames] = {}
     for given_name, given in episode.items():
@@ -76,18 +90,27 @@ def encode_episode(
             raise InputError(f"Two columns of the episode would both be stored as {name!r}; rename one of them.")
         if _holds_frames(values):
             data, sizes = compression.compress_frames(values)
-            frames[name] = EncodedFrames(values.shape[1:], data, sizes, _crc32_of(_cut(data, sizes), len(sizes)))
+            checksums = _crc32_of(_cut(data, sizes), len(sizes))
+            frames[name] = EncodedFrames(values.shape[1:], data, sizes, checksums)
         else:
             columns[name] = np.ascontiguousarray(values)
-    _check(columns, frames)
-    return EncodedEpisode(columns, frames)
+    _check(columns, frames, draw_every)
+    drawn = np.arange(len(columns[schema.ACTION])) % draw_every == 0
+    return EncodedEpisode(columns, {name: _at_rows(drawn, images) for name, images in frames.items()})
+
+
+def _at_rows(drawn: np.ndarray, frames: EncodedFrames) -> EncodedFrames:
+    """`frames` as the rows that are `drawn`, among rows that are not."""
+    sizes, checksums = np.zeros(len(drawn), frames.sizes.dtype), np.zeros(len(drawn), frames.checksums.dtype)
+    sizes[drawn], checksums[drawn] = frames.sizes, frames.checksums
+    return replace(frames, sizes=sizes, checksums=checksums)
 
 
 def _holds_frames(values: np.ndarray) -> bool:
     return values.dtype == np.uint8 and values.ndim == 4 and values.shape[-1] == 3
 
 
-def _check(columns: Mapping[str, np.ndarray], frames: Mapping[str, EncodedFrames]) -> None:
+def _check(columns: Mapping[str, np.ndarray], frames: Mapping[str, EncodedFrames], draw_every: int) -> None:
     if schema.PIXELS not in frames:
         raise InputError(
             f"An episode needs a column {schema.PIXELS!r} of uint8 frames [rows, Y, X, 3]; it has "
@@ -108,9 +131,13 @@ def _check(columns: Mapping[str, np.ndarray], frames: Mapping[str, EncodedFrames
             raise InputError(
                 f"Column {name!r} has shape {values.shape}; {num_rows} rows were expected, as in 'action'."
             )
+    num_drawn = len(range(0, num_rows, draw_every))
+    expected = f"{num_drawn} were expected, as in 'action'."
+    if draw_every > 1:
+        expected = f"{num_drawn} were expected, one for every {draw_every} of the {num_rows} rows."
     for name, images in frames.items():
-        if len(images.sizes) != num_rows:
-            raise InputError(f"Column {name!r} has {len(images.sizes)} rows; {num_rows} were expected, as in 'action'.")
+        if len(images.sizes) != num_drawn:
+            raise InputError(f"Column {name!r} has {len(images.sizes)} rows; {expected}")
 
 
 def _described(columns: Mapping[str, np.ndarray], frames: Mapping[str, EncodedFrames]) -> str:

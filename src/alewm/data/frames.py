@@ -234,7 +234,7 @@ def open_frames(
     Frames at their stored size stay compressed. Frames asked for at a smaller `image_size` are decoded once and kept
     if they fit in `decoded_limit_bytes`, and otherwise decoded and downsampled at each read.
     """
-    rows = np.concatenate([np.arange(store.rows_of(e).start, store.rows_of(e).stop) for e in episodes])
+    rows = store.drawn_rows(episodes)
     if store not in _TABLES:
         _TABLES[store] = chunk_table(store.pixels)
     table = _TABLES[store]

@@ -46,10 +46,12 @@ def describe_episodes(store: EpisodeStore) -> str:
         f"{store.num_episodes:,} episodes, {store.num_rows:,} rows, frames of {height} x {width}",
         f"lengths {lengths.min()} to {lengths.max()}, mean {lengths.mean():.1f}, 5 % {short:.0f}, median {middle:.0f}, "
         f"95 % {long:.0f}",
-        f"{int(shape.num_starts(lengths).sum()):,} training windows of {shape.num_frames} frames, {shape.frame_skip} "
-        f"rows apart",
+        f"{len(store.windows(range(store.num_episodes), shape)):,} training windows of {shape.num_frames} frames, "
+        f"{shape.frame_skip} rows apart",
         f"fingerprint {store.fingerprint}",
     ]
+    if store.draw_every > 1:
+        lines.append(f"one of {store.draw_every} rows was drawn: {len(store.drawn_rows()):,} frames")
     lines += [f"{name}: {value}" for name, value in sorted(store.attributes.items())]
     if store.encoder is not None:
         lines.append(f"frames compressed by {store.encoder}")
@@ -85,11 +87,12 @@ def _problems_of_frames(store: EpisodeStore) -> list[str]:
     found = []
     if height != width:
         found.append(f"Frames are {height} x {width}: training averages them to squares, changing their proportions.")
-    starts = np.setdiff1d(np.arange(store.num_rows), store.index.last_rows)
+    drawn = [store.drawn_rows([episode]) for episode in range(store.num_episodes)]
+    starts = np.concatenate([rows[:-1] for rows in drawn])
     if len(starts) == 0:
-        return [*found, "Every episode has a single row: nothing happens in any of them."]
+        return [*found, "Every episode has a single frame: nothing happens in any of them."]
     rows = starts[np.unique(np.linspace(0, len(starts) - 1, _NUM_LOOKED_AT).astype(np.int64))]
-    here, there = store.frames(rows), store.frames(rows + 1)
+    here, there = store.frames(rows), store.frames(rows + store.draw_every)
     is_blank = (here == here[:, :1, :1]).all(axis=(1, 2, 3))
     if is_blank.any():
         row = rows[is_blank.argmax()]

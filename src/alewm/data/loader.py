@@ -15,7 +15,7 @@ from alewm.data.buffers import Buffer, BufferPool
 from alewm.data.frames import DECODED_LIMIT_BYTES, open_frames
 from alewm.data.normalize import ActionStatistics
 from alewm.data.store import EpisodeStore
-from alewm.data.windows import WindowIndex, WindowShape
+from alewm.data.windows import WindowShape
 from alewm.errors import InputError
 from alewm.shapes import Float, Tensor, UInt8
 from alewm.workers import num_available_cores
@@ -113,12 +113,10 @@ class WindowLoader:
                 f"The global batch of {config.batch_size} windows cannot be shared equally by {num_ranks} processes; "
                 f"choose a multiple of {num_ranks}."
             )
-        for episode in episodes:
-            store.rows_of(episode)  # refuses an episode the file does not have
-        numbers = np.asarray(sorted(episodes), dtype=np.int64)
+        numbers = sorted(episodes)
         self.config = config
         self.shape = shape
-        self.index = WindowIndex(store.offsets[numbers], store.lengths[numbers], shape)
+        self.index = store.windows(numbers, shape)
         if len(self.index) < config.batch_size:
             raise InputError(
                 f"{len(numbers)} episodes of {store.path} have {len(self.index)} windows of {shape.span} rows, fewer "
@@ -129,7 +127,7 @@ class WindowLoader:
         self._actions = statistics.normalize(store.actions)
         self.frames = open_frames(
             store,
-            numbers.tolist(),
+            numbers,
             image_size=config.image_size or None,
             num_threads=self._num_threads,
             decoded_limit_bytes=decoded_limit_bytes,

@@ -17,16 +17,26 @@ steps has n + 1 rows, row 0 being the reset, and its last row has no action (NaN
 | anything else  | (N, ...)     | numeric | state of the simulator, as its name says                           |
 
 Only `pixels`, `action` and a way to tell episodes apart are required of files from elsewhere.
+
+Where drawing is what takes time, a collector may draw the reset and every n-th step after it only (the attribute
+`draw_every`). All rows are there then, but `pixels` has chunks for the drawn ones alone, and training windows start
+there. To a program that does not know this, frames that were never drawn look black.
 """
 
 from collections.abc import Iterable
 
-FILE_VERSION = 1
+FILE_VERSION = 2
 """Raised whenever a file written here can no longer be read by an older version."""
+
+FILE_VERSION_ALL_DRAWN = 1
+"""The version of files in which every row has a frame; 2 are those in which not every row has one."""
 
 VERSION_ATTRIBUTE = "alewm_file_version"
 ATTRIBUTES_ATTRIBUTE = "alewm_attributes"
 """JSON object in the file's root attributes: task, seed and whatever else the collector recorded."""
+
+DRAW_EVERY = "draw_every"
+"""Among those attributes: rows from one frame to the next within an episode; 1 where it is not said."""
 
 ENCODER_ATTRIBUTE = "alewm_encoder"
 """Text in the file's root attributes: what made the compressed streams. It changes no frame and no fingerprint."""

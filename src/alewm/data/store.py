@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
@@ -22,6 +22,7 @@ from alewm.data.checks import (
     read_column,
 )
 from alewm.data.index import EpisodeIndex, build_index
+from alewm.data.windows import WindowIndex, WindowShape
 from alewm.data.writer import StoreWriter
 from alewm.errors import InputError, unknown_name
 
@@ -44,6 +45,7 @@ class EpisodeStore:
         self.notes: list[str] = []
         self._file = file
         self._datasets = find_columns(path, file)
+        self.draw_every = self._read_draw_every()
         check_row_counts(path, self._datasets)
         self.index = self._read_index()
         self.actions = self._read_actions()
@@ -130,8 +132,21 @@ class EpisodeStore:
         offset = int(self.offsets[episode])
         return slice(offset, offset + int(self.lengths[episode]))
 
+    def drawn_rows(self, episodes: Iterable[int] | None = None) -> np.ndarray:
+        """The rows of `episodes`, or of all, that have a frame, int64 `[n]`."""
+        parts = [self.rows_of(episode) for episode in (range(self.num_episodes) if episodes is None else episodes)]
+        return np.concatenate([np.arange(part.start, part.stop, self.draw_every) for part in parts])
+
+    def windows(self, episodes: Iterable[int], shape: WindowShape = WindowShape()) -> WindowIndex:  # noqa: B008 (frozen)
+        """The training windows of `episodes`, which must be among those the file has, in their order."""
+        numbers = np.asarray(list(episodes), dtype=np.int64)
+        for episode in numbers:
+            self.rows_of(int(episode))
+        return WindowIndex(self.offsets[numbers], self.lengths[numbers], shape, self.draw_every)
+
     def frames(self, rows: np.ndarray) -> np.ndarray:
-        """The frames at `rows`, uint8 `[n, Y, X, 3]`."""
+        """The frames at `rows`, uint8 `[n, Y, X, 3]`; a row that was not drawn is refused."""
+        self._check_drawn(rows)
         frames = np.empty((len(rows), *self.frame_shape), dtype=np.uint8)
         chunks = rows // (self.pixels.chunks[0] if self.pixels.chunks else 1)
         for chunk in np.unique(chunks):
@@ -142,9 +157,8 @@ class EpisodeStore:
         return frames
 
     def episode(self, episode: int) -> dict[str, np.ndarray]:
-        """All recorded columns of one episode."""
-        rows = self.rows_of(episode)
-        return {schema.PIXELS: self.frames(np.arange(rows.start, rows.stop)), **self.episode_columns(episode)}
+        """All recorded columns of one episode, the frames being those that were drawn."""
+        return {schema.PIXELS: self.frames(self.drawn_rows([episode])), **self.episode_columns(episode)}
 
     def episode_columns(self, episode: int) -> dict[str, np.ndarray]:
         """All recorded columns of one episode but its frames."""
@@ -192,6 +206,20 @@ class EpisodeStore:
     ) -> None:
         self.close()
 
+    def _read_draw_every(self) -> int:
+        every = self.attributes.get(schema.DRAW_EVERY, 1)
+        if not isinstance(every, int) or every < 1:
+            raise InputError(f"{self.path} says that one of {every!r} rows was drawn, which is no number of rows.")
+        return every
+
+    def _check_drawn(self, rows: np.ndarray) -> None:
+        if self.draw_every == 1 or len(rows) == 0:
+            return
+        episodes = np.searchsorted(self.offsets, rows, side="right") - 1
+        missing = rows[(rows - self.offsets[episodes]) % self.draw_every != 0]
+        if len(missing):
+            raise InputError(f"Row {missing[0]} of {self.path} was not drawn: one of {self.draw_every} rows was.")
+
     def _read_index(self) -> EpisodeIndex:
         version = self._file.attrs.get(schema.VERSION_ATTRIBUTE, schema.FILE_VERSION)
         if version > schema.FILE_VERSION:
@@ -226,19 +254,23 @@ class EpisodeStore:
         self.frames(self._sampled_rows())
 
     def _check_chunks(self, chunks: tuple[int, ...]) -> None:
-        expected = int(np.prod([-(-n // c) for n, c in zip(self.pixels.shape, chunks, strict=True)]))
+        drawn = self.drawn_rows()
+        per_row = [-(-n // c) for n, c in zip(self.pixels.shape[1:], chunks[1:], strict=True)]
+        expected = len(np.unique(drawn // chunks[0])) * int(np.prod(per_row))
         if self.pixels.id.get_num_chunks() == expected:
             return
         # A chunk that was never written reads as zeros: a black frame that nobody recorded.
         present: set[int] = set()
         self.pixels.id.chunk_iter(lambda chunk: present.add(chunk.chunk_offset[0]))
-        rows = [row for row in range(0, self.num_rows, chunks[0]) if row not in present]
+        rows = [row for row in drawn.tolist() if row - row % chunks[0] not in present]
         raise fault(
             self.path, schema.PIXELS, rows[0] if rows else None, "the frame was never written.", "Make the file again."
         )
 
     def _sampled_rows(self) -> np.ndarray:
-        return np.unique(np.linspace(0, self.num_rows - 1, _NUM_SAMPLED_FRAMES).astype(np.int64))
+        drawn = self.drawn_rows()
+        rows: np.ndarray = drawn[np.unique(np.linspace(0, len(drawn) - 1, _NUM_SAMPLED_FRAMES).astype(np.int64))]
+        return rows
 
     def _decode(self, start: int, stop: int) -> np.ndarray:
         try:

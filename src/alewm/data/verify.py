@@ -34,17 +34,17 @@ def verify_frames(
         return False
     source = open_frames(store, range(store.num_episodes))
     if not (isinstance(source, MappedFrames) and source.has_checksums):
-        starts = range(0, store.num_rows, _ROWS_PER_TASK)
+        drawn = store.drawn_rows()
 
         def read(start: int) -> int:
-            rows = np.arange(start, min(start + _ROWS_PER_TASK, store.num_rows))
+            rows = drawn[start : start + _ROWS_PER_TASK]
             source.read(rows, np.empty((len(rows), *source.shape), dtype=np.uint8))
-            return int(rows[-1]) + 1
+            return start + len(rows)
 
         with ThreadPoolExecutor(num_threads) as threads:
-            for num_done in threads.map(read, starts):
+            for num_done in threads.map(read, range(0, len(drawn), _ROWS_PER_TASK)):
                 if on_progress is not None:
-                    on_progress(num_done, store.num_rows)
+                    on_progress(num_done, len(drawn))
     try:
         write_json(path, stamp)
     except OSError:

@@ -46,7 +46,7 @@ def collect_watched(
             nonlocal num_new_frames
             if num_new_frames == 0:
                 bar.done = bar.before = now.num_done - 1  # what an interrupted run had finished
-            num_new_frames = now.num_new_rows
+            num_new_frames = now.num_new_frames
             rate = num_new_frames / (time.perf_counter() - began)
             bar.advance(now.num_done - bar.done, f"{rate:,.0f} frames/s")
 

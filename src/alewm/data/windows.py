@@ -14,6 +14,9 @@ from x_f to x_{f+1}: F frames have F - 1 blocks between them. The window neverth
 published window counts of the field's files: valid starts are 0 ... length - 20, so an episode of n rows has
 max(0, n - 19) windows, and 10,000 episodes with 920,809 rows have 730,809. The last row of an episode, whose action is
 NaN, can only be row s + 19 and is never used. Windows stay inside their episode because they are counted per episode.
+
+Where a file has a frame for one of five rows only, windows start at these rows: every frame of a window is there, and
+an episode of n rows has max(0, floor((n - 20) / 5) + 1) windows.
 """
 
 from dataclasses import dataclass
@@ -49,9 +52,9 @@ class WindowShape:
         """Actions between the first frame and the last."""
         return (self.num_frames - 1) * self.frame_skip
 
-    def num_starts(self, lengths: Int[np.ndarray, " E"]) -> Int[np.ndarray, " E"]:
-        """How many windows episodes of these `lengths` have."""
-        return np.maximum(0, np.asarray(lengths, dtype=np.int64) - self.span + 1)
+    def num_starts(self, lengths: Int[np.ndarray, " E"], every: int = 1) -> Int[np.ndarray, " E"]:
+        """How many windows episodes of these `lengths` have that start at one of `every` rows."""
+        return np.maximum(0, (np.asarray(lengths, dtype=np.int64) - self.span) // every + 1)
 
     def frame_rows(self, starts: Int[np.ndarray, " B"]) -> Int[np.ndarray, "B F"]:
         """The rows of the frames of the windows that start at rows `starts`."""
@@ -82,16 +85,26 @@ class WindowIndex:
 
     shape: WindowShape
 
+    every: int = 1
+    """Rows from one start to the next: frames of rows between them were not drawn."""
+
+    def __post_init__(self) -> None:
+        if self.shape.frame_skip % self.every:
+            raise InputError(
+                f"One of {self.every} rows was drawn, and windows have frames {self.shape.frame_skip} rows apart: most "
+                f"of them are not there. Collect the file again with --draw-every 1 or {self.shape.frame_skip}."
+            )
+
     def __len__(self) -> int:
         return int(self._ends[-1]) if len(self._ends) else 0
 
     @cached_property
     def _ends(self) -> np.ndarray:
-        return np.cumsum(self.shape.num_starts(self.lengths))
+        return np.cumsum(self.shape.num_starts(self.lengths, self.every))
 
     def starts(self, windows: Int[np.ndarray, " B"]) -> Int[np.ndarray, " B"]:
         """The file rows at which the numbered `windows` start."""
         episodes = np.searchsorted(self._ends, windows, side="right")
         before = np.concatenate([[0], self._ends])[episodes]
-        starts: np.ndarray = self.offsets[episodes] + windows - before
+        starts: np.ndarray = self.offsets[episodes] + self.every * (windows - before)
         return starts

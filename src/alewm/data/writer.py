@@ -29,12 +29,13 @@ def journal_path(path: Path) -> Path:
 def make_record(
     episode: Mapping[str, np.ndarray],
     compression: Compression = Compression(),  # noqa: B008 (frozen)
+    draw_every: int = 1,
 ) -> bytes:
     """An episode given as arrays `[rows, ...]`, checked and compressed, as `StoreWriter.append_record` takes it.
 
     All that takes time is done here, so that other processes can do it; only compressed bytes travel.
     """
-    return sealed(to_bytes(encode_episode(episode, compression)))
+    return sealed(to_bytes(encode_episode(episode, compression, draw_every)))
 
 
 class StoreWriter:
@@ -63,11 +64,13 @@ class StoreWriter:
             raise InputError(f"The folder {self.path.parent} does not exist; create it first.")
         self.compression = compression
         self.attributes = dict(attributes or {})
+        self.draw_every = int(self.attributes.get(schema.DRAW_EVERY, 1))
+        self._version = schema.FILE_VERSION_ALL_DRAWN if self.draw_every == 1 else schema.FILE_VERSION
         self._partial = self.path.with_name(self.path.name + ".partial")
         self._journal = Journal(
             journal_path(self.path),
             {
-                "file_version": schema.FILE_VERSION,
+                "file_version": self._version,
                 "record_version": RECORD_VERSION,
                 "attributes": self.attributes,
                 **compression.identity(),
@@ -88,15 +91,15 @@ class StoreWriter:
 
     def append(self, episode: Mapping[str, np.ndarray]) -> None:
         """Add one episode given as arrays `[rows, ...]`."""
-        self.append_record(make_record(episode, self.compression))
+        self.append_record(make_record(episode, self.compression, self.draw_every))
 
     def append_record(self, record: bytes) -> int:
-        """Add one episode that `make_record` was given, in another process for instance; returns its rows."""
+        """Add one episode that `make_record` was given, in another process for instance; returns its frames."""
         episode = from_bytes(unsealed(record))
         self._check_layout(episode)
         self._journal.append_sealed(record)
         self._write(episode)
-        return episode.num_rows
+        return episode.num_frames
 
     def complete(self) -> Path:
         """Finish the file, give it its name and return that."""
@@ -110,7 +113,7 @@ class StoreWriter:
         self._write_column(schema.EPISODE, np.repeat(np.arange(len(lengths), dtype=np.int32), lengths))
         self._write_column(schema.LENGTH, lengths.astype(np.int32))
         self._write_column(schema.OFFSET, offsets.astype(np.int64))
-        self._file.attrs[schema.VERSION_ATTRIBUTE] = schema.FILE_VERSION
+        self._file.attrs[schema.VERSION_ATTRIBUTE] = self._version
         self._file.attrs[schema.ENCODER_ATTRIBUTE] = self.compression.encoder_in_words
         self._file.attrs[schema.ATTRIBUTES_ATTRIBUTE] = json.dumps(self.attributes, sort_keys=True)
         self._file.close()
@@ -157,7 +160,8 @@ class StoreWriter:
             dataset.resize(start + episode.num_rows, axis=0)
             write = dataset.id.write_direct_chunk
             for row, stream in enumerate(frames.streams(), start):
-                write((row, 0, 0, 0), stream)
+                if len(stream):
+                    write((row, 0, 0, 0), stream)
             self._columns.setdefault(schema.checksum_column(name), []).append(frames.checksums)
         for name, values in episode.columns.items():
             self._columns.setdefault(name, []).append(values)

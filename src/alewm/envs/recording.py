@@ -49,15 +49,18 @@ def stacked_frames(
 
 
 class Film:
-    """The frames of one episode, shot row by row."""
+    """Frames of one episode, shot row by row; drawn of every `draw_every`-th row, the first before all."""
 
-    def __init__(self, image_size: int, device: torch.device | str = "cpu") -> None:
-        self.image_size, self.device = image_size, device
+    def __init__(self, image_size: int, device: torch.device | str = "cpu", draw_every: int = 1) -> None:
+        self.image_size, self.device, self.draw_every = image_size, device, draw_every
+        self._num_shot = 0
         self._frames: list[np.ndarray] = []
 
     def shoot(self, world: Simulator) -> None:
-        """Add the present picture of `world`."""
-        self._frames.append(world.draw())
+        """Come to the next row, and add the present picture of `world` if it is one to be drawn."""
+        if self._num_shot % self.draw_every == 0:
+            self._frames.append(world.draw())
+        self._num_shot += 1
 
     def pixels(self) -> UInt8[np.ndarray, "T Y X 3"]:
         """All frames, area-averaged to the film's size on its device."""

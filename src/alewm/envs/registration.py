@@ -32,13 +32,13 @@ class CollectEpisodes(Protocol):
         *,
         image_size: int = ...,
         max_steps: int = ...,
-        draws: bool = ...,
+        draw_every: int = ...,
         device: torch.device | str = ...,
     ) -> Iterator[dict[str, np.ndarray]]:
         """One dictionary of columns per episode, in the order asked for.
 
-        `max_steps` cuts episodes early, without changing what comes before the cut. Where it does not `draw`, there is
-        no column `pixels`, and the others are the same.
+        `max_steps` cuts episodes early, without changing what comes before the cut. `pixels` has the frames of every
+        `draw_every`-th row, the first row's before all; with 0 there is no such column. The others are the same.
         """
         ...
 
@@ -109,11 +109,11 @@ class Task:
         return tuple(self.vector_env_class.state_shapes)
 
     def episode_source(
-        self, image_size: int | None = None, behaviour: str | None = None
+        self, image_size: int | None = None, behaviour: str | None = None, draw_every: int = 1
     ) -> Callable[..., Iterator[dict[str, np.ndarray]]]:
         """(seed, episode indices) to finished episodes, by default of the native size and the default behaviour."""
         size = checked_image_size(self.image_size if image_size is None else image_size, self.image_size)
-        return partial(self.collect_with(behaviour or self.default_behaviour), image_size=size)
+        return partial(self.collect_with(behaviour or self.default_behaviour), image_size=size, draw_every=draw_every)
 
     def make_vector_env(
         self, num_envs: int, device: torch.device | str = "cpu", image_size: int | None = None

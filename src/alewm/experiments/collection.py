@@ -4,8 +4,10 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from alewm.data import schema
 from alewm.data.codec import Compression
 from alewm.data.watched import Collected, collect_watched
+from alewm.data.windows import WindowShape
 from alewm.envs.registration import get_task
 from alewm.errors import InputError
 from alewm.workers import num_processes
@@ -21,12 +23,14 @@ def collect_task(
     compression: Compression = Compression(),  # noqa: B008 (frozen)
     behaviour: str | None = None,
     max_steps: int | None = None,
+    draw_every: int = 1,
     jobs: int = 0,
 ) -> Collected:
     """What was recorded now of the `num_episodes` episodes in `out`, by `jobs` processes (0 for one per core).
 
     `behaviour` names what acts (None for the task's default); a task that has a choice has it stored in the file.
-    `max_steps` cuts episodes earlier than the task does.
+    `max_steps` cuts episodes earlier than the task does. `draw_every` leaves out the frames of the rows between those
+    where windows may start.
     """
     task, processes = get_task(task_name), num_processes(jobs)
     if seed < 0 or num_episodes < 1:
@@ -35,7 +39,12 @@ def collect_task(
     if task.drawing_is_slow:
         # Rendered scenes have texture, which zlib makes smaller than our encoder does, and drawing them takes longer.
         compression = replace(compression, encoder="zlib")
-    source = task.episode_source(image_size, behaviour)
+    frame_skip = WindowShape().frame_skip
+    if draw_every < 1 or frame_skip % draw_every:
+        raise InputError(
+            f"--draw-every is 1 or {frame_skip}: windows have frames {frame_skip} steps apart; got {draw_every}."
+        )
+    source = task.episode_source(image_size, behaviour, draw_every)
     attributes: dict[str, str | int] = {"task": task.name, "image_size": image_size or task.image_size}
     if len(task.behaviours) > 1:
         attributes["behaviour"] = behaviour or task.default_behaviour
@@ -45,6 +54,8 @@ def collect_task(
                 f"--max-steps is from 1 to the {task.max_episode_steps} steps of {task.name}, got {max_steps}."
             )
         source, attributes["max_steps"] = partial(source, max_steps=max_steps), max_steps
+    if draw_every > 1:
+        attributes[schema.DRAW_EVERY] = draw_every
     return collect_watched(
         source,
         out,

@@ -119,8 +119,7 @@ def _rows_elsewhere(
     """For each window a row of its episode at least ten steps from the true one."""
     rows = []
     for episode, true in zip(episodes.tolist(), true_rows.tolist(), strict=True):
-        span = trained.store.rows_of(episode)
-        far = [row for row in range(span.start, span.stop) if abs(row - true) >= LEAST_JUMP]
+        far = [row for row in trained.store.drawn_rows([episode]).tolist() if abs(row - true) >= LEAST_JUMP]
         rows.append(int(generator.choice(far)))
     return np.asarray(rows)
 

@@ -15,7 +15,7 @@ from alewm.data.normalize import ActionStatistics
 from alewm.data.splits import SplitBy, Splits, load_or_make_splits
 from alewm.data.store import EpisodeStore
 from alewm.data.verify import verify_frames
-from alewm.data.windows import WindowIndex, WindowShape
+from alewm.data.windows import WindowShape
 from alewm.distributed import num_ranks
 from alewm.errors import InputError
 from alewm.progress import Progress
@@ -102,8 +102,7 @@ class TrainingData:
 
     def num_windows(self, part: str) -> int:
         """Windows of the episodes of `part`: of training episodes, an epoch."""
-        numbers = list(self.splits.part(part))
-        return len(WindowIndex(self.store.offsets[numbers], self.store.lengths[numbers], WindowShape()))
+        return len(self.store.windows(self.splits.part(part)))
 
     def training_windows(self, config: RunConfig, device: torch.device, num_threads: int = 0) -> WindowLoader:
         """This rank's training windows, shuffled."""

@@ -48,17 +48,17 @@ def _collect_episodes(
     *,
     image_size: int = scenes.IMAGE_SIZE,
     max_steps: int = MAX_STEPS,
-    draws: bool = True,
+    draw_every: int = 1,
     device: torch.device | str = "cpu",
     new_goals: bool,
 ) -> Iterator[dict[str, np.ndarray]]:
-    """Finished episodes in the order asked for, with `pixels` uint8 [T, Y, X, 3] if it `draws`.
+    """Finished episodes in the order asked for, with `pixels` uint8 [T, Y, X, 3] unless `draw_every` is 0.
 
     The columns are OGBench's (`CubeSimulator.recorded`); `success` says whether the cube is at the target of that
     row, `reward` is 1 there and 0 elsewhere.
     """
     for index in episode_indices:
-        film = Film(image_size, device) if draws else None
+        film = Film(image_size, device, draw_every) if draw_every else None
         columns = _episode(seed, index, new_goals, max_steps, film)
         yield columns if film is None else {"pixels": film.pixels(), **columns}
 

@@ -41,16 +41,17 @@ def collect_episodes(
     *,
     image_size: int = geometry.IMAGE_SIZE,
     max_steps: int = LONGEST,
-    draws: bool = True,
+    draw_every: int = 1,
     device: torch.device | str = "cpu",
     replays: int = REPLAYS,
 ) -> Iterator[dict[str, np.ndarray]]:
-    """The episodes of `simulate_episode`; if it `draws`, with their frames, `pixels` uint8 [T, Y, X, 3]."""
-    draw = PushTRenderer() if draws else None
+    """The episodes of `simulate_episode`, with their frames, `pixels` uint8 [T, Y, X, 3], unless `draw_every` is 0."""
+    draw = PushTRenderer() if draw_every else None
     episodes = (
-        simulate_episode(seed, index, max_steps=max_steps, replays=replays, draw=draw) for index in episode_indices
+        simulate_episode(seed, index, max_steps=max_steps, replays=replays, draw=draw, draw_every=draw_every or 1)
+        for index in episode_indices
     )
-    return with_small_frames(episodes, image_size, device) if draws else episodes
+    return with_small_frames(episodes, image_size, device) if draw_every else episodes
 
 
 collect_episodes_of_101_replays = partial(collect_episodes, replays=PUBLISHED_REPLAYS)
@@ -64,6 +65,7 @@ def simulate_episode(
     max_steps: int = LONGEST,
     replays: int = REPLAYS,
     draw: PushTRenderer | None = None,
+    draw_every: int = 1,
 ) -> dict[str, np.ndarray]:
     """One finished episode as columns; with `pixels` of native size if there is something to draw them.
 
@@ -87,4 +89,4 @@ def simulate_episode(
         "noise_std": np.full(num_rows, noise_std, np.float32),
         "goal_pose": demonstration.goal_poses,
     }
-    return record_episode(demonstration.start, act, min(max_steps, num_rows - 1), labels, draw)
+    return record_episode(demonstration.start, act, min(max_steps, num_rows - 1), labels, draw, draw_every)

@@ -23,8 +23,9 @@ def record_episode(
     num_steps: int,
     labels: Mapping[str, np.ndarray],
     draw: PushTRenderer | None = None,
+    draw_every: int = 1,
 ) -> dict[str, np.ndarray]:
-    """A finished episode as columns; with `pixels` of native size, first, if there is something to draw them.
+    """A finished episode as columns; with `pixels` of native size, first, if there is something to `draw` them.
 
     `labels` are further columns, of `num_steps` + 1 rows or more. Actions are executed as they are recorded: in
     float32.
@@ -33,11 +34,12 @@ def record_episode(
     rows: list[dict[str, np.ndarray]] = []
     actions: list[np.ndarray] = []
     # Drawn in place: frames that are gathered first and stacked then take longer to copy than to draw.
-    frames = np.empty((0 if draw is None else num_steps + 1, size, size, 3), np.uint8)
+    drawn = range(0, 0 if draw is None else num_steps + 1, draw_every)
+    frames = np.empty((len(drawn), size, size, 3), np.uint8)
     for step in range(num_steps + 1):
         contacts = world.contacts()
-        if draw is not None:
-            draw(world.state(), contacts, out=frames[step])
+        if draw is not None and step in drawn:
+            draw(world.state(), contacts, out=frames[step // draw_every])
         rows.append({**recorded_columns(state, contacts), **{name: values[step] for name, values in labels.items()}})
         if step < num_steps:
             actions.append(act(step, state).astype(np.float32))

@@ -32,17 +32,20 @@ def collect_episodes(
     *,
     image_size: int = geometry.IMAGE_SIZE,
     max_steps: int = MAX_STEPS,
-    draws: bool = True,
+    draw_every: int = 1,
     device: torch.device | str = "cpu",
 ) -> Iterator[dict[str, np.ndarray]]:
-    """Finished episodes, if it `draws` with frames; columns as in `alewm.envs.push_t.behaviour`, without its labels."""
-    draw = PushTRenderer() if draws else None
-    episodes = (simulate_episode(seed, index, max_steps=max_steps, draw=draw) for index in episode_indices)
-    return with_small_frames(episodes, image_size, device) if draws else episodes
+    """Finished episodes, with frames unless `draw_every` is 0; columns as in `behaviour`, without its labels."""
+    draw = PushTRenderer() if draw_every else None
+    episodes = (
+        simulate_episode(seed, index, max_steps=max_steps, draw=draw, draw_every=draw_every or 1)
+        for index in episode_indices
+    )
+    return with_small_frames(episodes, image_size, device) if draw_every else episodes
 
 
 def simulate_episode(
-    seed: int, index: int, *, max_steps: int = MAX_STEPS, draw: PushTRenderer | None = None
+    seed: int, index: int, *, max_steps: int = MAX_STEPS, draw: PushTRenderer | None = None, draw_every: int = 1
 ) -> dict[str, np.ndarray]:
     """One finished episode as columns, with `pixels` if there is something to draw them."""
     if max_steps < 1:
@@ -56,4 +59,4 @@ def simulate_episode(
         point = point.clip(state[2:4] - REACH, state[2:4] + REACH)
         return np.asarray(((point - state[:2]) / ACTION_PIXELS).clip(-1, 1))
 
-    return record_episode(start, act, max_steps, {}, draw)
+    return record_episode(start, act, max_steps, {}, draw, draw_every)

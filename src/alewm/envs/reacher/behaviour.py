@@ -39,17 +39,17 @@ def collect_episodes(
     *,
     image_size: int = physics.IMAGE_SIZE,
     max_steps: int = MAX_STEPS,
-    draws: bool = True,
+    draw_every: int = 1,
     device: torch.device | str = "cpu",
 ) -> Iterator[dict[str, np.ndarray]]:
-    """Finished episodes in the order asked for, with `pixels` uint8 [T, Y, X, 3] if it `draws`.
+    """Finished episodes in the order asked for, with `pixels` uint8 [T, Y, X, 3] unless `draw_every` is 0.
 
     `qpos`, `qvel`, `observation` (qpos, from finger to target, qvel), `target_pos` and `finger_pos` describe the state,
     `reward` counts the physics steps of a row in which the finger touched the hidden target, `score` is their sum so
     far by 1000, and `success` is NaN, as there is no goal.
     """
     for index in episode_indices:
-        film = Film(image_size, device) if draws else None
+        film = Film(image_size, device, draw_every) if draw_every else None
         columns = _episode(seed, index, max_steps, film)
         yield columns if film is None else {"pixels": film.pixels(), **columns}
 

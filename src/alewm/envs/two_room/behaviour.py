@@ -94,11 +94,11 @@ def collect_episodes(
     *,
     image_size: int = physics.IMAGE_SIZE,
     max_steps: int = MAX_STEPS,
-    draws: bool = True,
+    draw_every: int = 1,
     device: torch.device | str = "cpu",
     episodes_at_once: int = _EPISODES_AT_ONCE,
 ) -> Iterator[dict[str, np.ndarray]]:
-    """The episodes of `simulate_episodes`, if it `draws` with their frames, `pixels` uint8 [T, Y, X, 3].
+    """The episodes of `simulate_episodes`, with their frames, `pixels` uint8 [T, Y, X, 3], unless `draw_every` is 0.
 
     Frames are drawn one episode at a time, when it is asked for.
     """
@@ -106,8 +106,10 @@ def collect_episodes(
     for episode in simulate_episodes(
         seed, episode_indices, max_steps=max_steps, device=device, episodes_at_once=episodes_at_once
     ):
-        frames = {"pixels": renderer(torch.from_numpy(episode["proprio"])).cpu().numpy()} if draws else {}
-        yield {**frames, **episode}
+        if draw_every == 0:
+            yield episode
+            continue
+        yield {"pixels": renderer(torch.from_numpy(episode["proprio"][::draw_every])).cpu().numpy(), **episode}
 
 
 def _simulate_batch(

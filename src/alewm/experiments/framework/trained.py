@@ -12,7 +12,7 @@ from alewm.data.normalize import ActionStatistics
 from alewm.data.pairs import load_or_draw_pairs
 from alewm.data.splits import Splits
 from alewm.data.store import EpisodeStore
-from alewm.data.windows import WindowIndex, WindowShape
+from alewm.data.windows import WindowShape
 from alewm.envs.registration import Task, get_task
 from alewm.evaluation.closed_loop import GoalPairs
 from alewm.model.world_model import WorldModel
@@ -74,27 +74,24 @@ class Trained:
 
     def windows(self, part: str, most: int) -> EncodedWindows:
         """At most `most` windows of the episodes of `part`, drawn without repetition."""
-        numbers = np.asarray(self.splits.part(part), dtype=np.int64)
-        shape = WindowShape()
-        index = WindowIndex(self.store.offsets[numbers], self.store.lengths[numbers], shape)
-        generator = np.random.default_rng([SAMPLE_SEED, len(numbers)])
+        episodes, shape = self.splits.part(part), WindowShape()
+        index = self.store.windows(episodes, shape)
+        generator = np.random.default_rng([SAMPLE_SEED, len(episodes)])
         starts = index.starts(np.sort(generator.permutation(len(index))[:most]))
         rows = shape.frame_rows(starts)
         features, latents = self.encode_rows(rows.reshape(-1))
         actions = shape.action_blocks(self.statistics.normalize(self.store.actions), starts)
-        episodes = np.searchsorted(self.store.offsets, starts, side="right") - 1
         return EncodedWindows(
             starts,
-            episodes,
+            np.searchsorted(self.store.offsets, starts, side="right") - 1,
             features.view(*rows.shape, -1),
             latents.view(*rows.shape, -1),
             torch.as_tensor(actions).float(),
         )
 
     def rows(self, part: str, most: int) -> Int[np.ndarray, " n"]:
-        """At most `most` rows of the episodes of `part`, drawn without repetition, increasing."""
-        spans = [self.store.rows_of(episode) for episode in self.splits.part(part)]
-        every = np.concatenate([np.arange(span.start, span.stop) for span in spans])
+        """At most `most` rows that have frames, of the episodes of `part`, drawn without repetition, increasing."""
+        every = self.store.drawn_rows(self.splits.part(part))
         drawn: np.ndarray = np.sort(np.random.default_rng([SAMPLE_SEED, len(every)]).permutation(every)[:most])
         return drawn
 

@@ -5,7 +5,6 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
-from alewm.data.windows import WindowIndex, WindowShape
 from alewm.evaluation.settings import EvaluationSettings
 from alewm.experiments.framework.executor import Executor, finish_all, make_job
 from alewm.experiments.framework.library import Library
@@ -72,8 +71,7 @@ def _check_data(sweep: Sweep, library: Library) -> dict[str, int]:
     counts = {}
     for task, run in first.items():
         data = TrainingData.open(library.data_path(task), run.config)
-        train = list(data.splits.train)
-        counts[task] = len(WindowIndex(data.store.offsets[train], data.store.lengths[train], WindowShape()))
+        counts[task] = data.num_windows("train")
     return counts
 
 
