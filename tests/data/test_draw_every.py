@@ -62,7 +62,7 @@ def test_frames_are_where_they_were_drawn_and_nowhere_else(store: EpisodeStore) 
     assert numbers(store.episode(1)["pixels"]).tolist() == [*range(30, 71, 5)]
     assert len(store.episode(1)["action"]) == LENGTHS[1]
     assert store.num_rows == sum(LENGTHS)
-    assert store.pixels.id.get_num_chunks() == len(drawn)
+    assert store.pixels.id.get_num_chunks() == len(drawn) == store.num_frames
     with pytest.raises(InputError, match=r"Row 33 of .*thin.h5 was not drawn: one of 5 rows was"):
         store.frames(np.array([30, 33]))
 

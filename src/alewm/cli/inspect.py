@@ -56,7 +56,7 @@ def _check_every_frame(store: "EpisodeStore") -> None:
     from alewm.progress import Progress
     from alewm.workers import num_available_cores
 
-    with Progress(f"checking {store.path}", store.num_rows, "frames") as bar:
+    with Progress(f"checking {store.path}", store.num_frames, "frames") as bar:
         verify_frames(
             store,
             num_threads=num_available_cores(),

@@ -51,7 +51,7 @@ def describe_episodes(store: EpisodeStore) -> str:
         f"fingerprint {store.fingerprint}",
     ]
     if store.draw_every > 1:
-        lines.append(f"one of {store.draw_every} rows was drawn: {len(store.drawn_rows()):,} frames")
+        lines.append(f"one of {store.draw_every} rows was drawn: {store.num_frames:,} frames")
     lines += [f"{name}: {value}" for name, value in sorted(store.attributes.items())]
     if store.encoder is not None:
         lines.append(f"frames compressed by {store.encoder}")

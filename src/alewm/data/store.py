@@ -73,6 +73,11 @@ class EpisodeStore:
         return len(self.actions)
 
     @property
+    def num_frames(self) -> int:
+        """Rows that were drawn, of all episodes together."""
+        return int((-(-self.lengths // self.draw_every)).sum())
+
+    @property
     def lengths(self) -> np.ndarray:
         """Rows of each episode, int64 [E]."""
         return self.index.lengths

@@ -112,7 +112,7 @@ def _read_data(path: Path) -> _Data:
             "path": str(store.path.resolve()),
             "fingerprint": store.fingerprint,
             "episodes": store.num_episodes,
-            "frames": store.num_rows,
+            "frames": store.num_frames,
         }
         if command := collect_command(store.attributes, store.path.name):
             identity["made_with"] = command

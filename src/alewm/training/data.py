@@ -45,7 +45,7 @@ class TrainingData:
         _check_fits(store, config)
         if store.frame_checksums() is None:
             # Files with checksums are checked whenever a loader opens them; others must be decoded once.
-            with Progress(f"checking {path}", store.num_rows, "frames") as progress:
+            with Progress(f"checking {path}", store.num_frames, "frames") as progress:
                 verify_frames(
                     store,
                     num_threads=num_available_cores(),
@@ -59,7 +59,7 @@ class TrainingData:
         return {
             "fingerprint": self.store.fingerprint,
             "episodes": self.store.num_episodes,
-            "frames": self.store.num_rows,
+            "frames": self.store.num_frames,
             **({"split": self.splits.variant} if self.splits.variant else {}),
         }
 
