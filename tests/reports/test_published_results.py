@@ -236,16 +236,20 @@ def measure(results: Path, run: str, content: dict) -> None:
     (place / "probes.json").write_text(json.dumps(content))
 
 
+def factors(x: float, y: float) -> dict:
+    return {"mean": (x + y) / 2, "factors": {"x": x, "y": y}}
+
+
 def test_what_prefixes_say_of_the_state_is_the_mean_over_the_seeds_that_were_probed(published):
     command = "alewm experiment probes --scale short"
     for seed, r2 in ((3072, 0.5), (3073, 0.7)):
         results = published(f"run-{seed}", config={"training.seed": seed})
-        probed = {"linear": {"8": {"mean": r2}, "192": {"mean": 0.9}}, "network": {"8": {"mean": 0.25}}}
+        probed = {"linear": {"8": factors(r2, r2), "192": factors(0.8, 1.0)}, "network": {"8": factors(0.5, r2 - 0.6)}}
         measure(results, f"run-{seed}", {"measured": probed, "made_with": {"command": command}})
     published("not-probed", config={"training.seed": 3074})
     text = page_of(results)
-    assert "| ALeWM | 192 | 0.3 | 3 | 3 | 3072, 3073 | linear | 0.600 ± 0.100 | 0.900 ± 0.000 |" in text
-    assert "| network | 0.250 ± 0.000 | – |" in text
+    assert "| ALeWM | 192 | 0.3 | 3 | 3 | 3072, 3073 | linear | 0.600 ± 0.100 | 0.900 ± 0.000 | x: 0.800 |" in text
+    assert "| network | 0.250 ± 0.050 | – | y: 0.000 |" in text
     assert text.count(f"{command}\n") == 1
 
 
@@ -275,6 +279,28 @@ def test_a_measurement_without_its_result_is_refused(published):
     measure(results, "damaged", {"options": {}})
     with pytest.raises(InputError, match=r"measurements/probes.json holds nothing measured"):
         read_published(results)
+
+
+WHOLE = {"linear": {"8": factors(0.1, 0.2)}, "network": {"8": factors(0.1, 0.2)}}
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"network": None},
+        {"network": {}},
+        {"network": {"8": {"mean": 0.1}}},
+        {"network": {"8": {"factors": {}}}},
+        {"network": {"8": {"factors": {"x": "a lot"}}}},
+        {"network": {"eight": factors(0.1, 0.2)}},
+        {"network": [1]},
+    ],
+)
+def test_damaged_probes_are_refused(published, damage):
+    results = published("damaged")
+    measure(results, "damaged", {"measured": {**WHOLE, **damage}})
+    with pytest.raises(InputError, match=r"damaged/measurements/probes.json lacks R² of the network probe"):
+        page_of(results)
 
 
 def test_damaged_latents_are_refused(published):

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from statistics import fmean
 from typing import Any
 
+from alewm.errors import InputError
 from alewm.evaluation.statistics import Spread
 from alewm.experiments.probes import PROBES
 from alewm.presentation.tables import Row, Table
@@ -18,8 +19,8 @@ _LEARNED = (
     "regularizer asks for, on average over coordinates."
 )
 _PROBED = (
-    "R² of the true state, mean over what one frame shows of it, from the first k coordinates of the latent; probes "
-    "are fitted on training frames and scored on frames of test episodes."
+    "R² of the true state, mean over what one frame shows of it, from the first k coordinates of the latent, and what "
+    "is read worst from the whole latent; probes are fitted on training frames and scored on frames of test episodes."
 )
 
 
@@ -40,16 +41,39 @@ def learned_table(scale: Scale, note: str) -> Table | None:
 def probes_table(scale: Scale, note: str) -> Table | None:
     """What each prefix says of the true state; None where nobody probed."""
     shown = scale.only(lambda run: "probes" in run.measurements)
-    found = [[run.measurements["probes"]["measured"] for run in each.runs] for each in shown]
-    ks = sorted({int(k) for seeds in found for measured in seeds for k in measured[PROBES[0]]})
+    found = [[{probe: _probed(run, probe) for probe in PROBES} for run in each.runs] for each in shown]
+    ks = sorted({k for seeds in found for seed in seeds for probed in seed.values() for k in probed})
     rows: list[Row] = []
     for named, each, seeds in zip(named_columns(shown), shown, found, strict=True):
         for probe in PROBES:
-            means = {k: [seed[probe][str(k)]["mean"] for seed in seeds if str(k) in seed[probe]] for k in ks}
+            of_seeds = [seed[probe] for seed in seeds]
+            means = {k: [fmean(probed[k].values()) for probed in of_seeds if k in probed] for k in ks}
             cells = [Spread.of(means[k]).shown(digits=3) if means[k] else NONE for k in ks]
-            rows.append([*named, each.seeds, probe, *cells])
-    head = (*COLUMNS, "seeds", "probe", *(f"k = {k}" for k in ks))
+            rows.append([*named, each.seeds, probe, *cells, _worst([probed[max(probed)] for probed in of_seeds])])
+    head = (*COLUMNS, "seeds", "probe", *(f"k = {k}" for k in ks), "worst")
     return Table.of(f"{scale.slug}-probes", _PROBED + note, head, rows) if rows else None
+
+
+def _probed(run: PublishedRun, probe: str) -> dict[int, dict[str, float]]:
+    """R² by capacity and factor of the state."""
+    try:
+        measured = run.measurements["probes"]["measured"][probe]
+        found = {int(k): {name: float(r2) for name, r2 in each["factors"].items()} for k, each in measured.items()}
+    except (KeyError, TypeError, ValueError, AttributeError):
+        found = {}
+    if not found or not all(found.values()):
+        raise InputError(
+            f"{run.run.folder}/measurements/probes.json lacks R² of the {probe} probe by capacity and factor. Publish "
+            f"the run again."
+        )
+    return found
+
+
+def _worst(seeds: Sequence[dict[str, float]]) -> str:
+    """The factor with the smallest mean over seeds, and that mean."""
+    means = {name: fmean(seed[name] for seed in seeds) for name in seeds[0] if all(name in seed for seed in seeds)}
+    name = min(means, key=lambda name: means[name])
+    return f"{name}: {means[name]:.3f}"
 
 
 def _ended(run: PublishedRun) -> dict[str, Any]:
