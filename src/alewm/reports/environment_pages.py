@@ -20,6 +20,12 @@ PICTURE_SEEDS = (0, 1, 2)
 
 _GAP = 8
 
+_THIN = (
+    "Drawing takes most of the time: `--draw-every 5` leaves out the frames that training does not need, and five "
+    "times as many episodes take as long ([how](../data.md#record-episodes)).",
+    "",
+)
+
 
 def page(task: Task) -> str:
     """The Markdown page of `task`."""
@@ -48,6 +54,7 @@ def page(task: Task) -> str:
             "",
             *_published(task),
             "",
+            *(_THIN if task.drawing_is_slow else ()),
             f"Presets for `alewm train`: {widths} and their baselines (`alewm train --list`).",
             "",
         )
