@@ -18,7 +18,7 @@ from alewm.regularizers.prefix_projection import accumulated_prefix_projections,
 from alewm.regularizers.prefix_sigreg import PrefixSIGReg, prefix_sigreg
 from alewm.regularizers.quadrature import EPPS_PULLEY, gaussian_cf, prefix_mixture_target
 from alewm.regularizers.sigreg import sigreg
-from alewm.regularizers.slices import random_directions
+from alewm.regularizers.slices import random_directions, reach_of_directions, within_reach
 
 WIDTH, DEGREE = 8, -1.5
 SUPPORT = CapacitySupport.every(WIDTH)
@@ -45,6 +45,34 @@ def test_directions_are_unit_vectors_in_every_direction():
     u = random_directions(5, 20_000, generator=generator())
     torch.testing.assert_close(u.square().sum(0), torch.ones(20_000))
     torch.testing.assert_close(u @ u.T / 20_000, torch.eye(5) / 5, atol=0.01, rtol=0)
+
+
+def test_directions_inside_prefixes_are_uniform_there_with_equal_shares():
+    support = CapacitySupport((1, 3, 5))
+    reach = reach_of_directions(support, 60_000)
+    u = within_reach(random_directions(5, 60_000, generator=generator()), reach)
+    torch.testing.assert_close(u.square().sum(0), torch.ones(60_000))
+    for place, k in enumerate(support.capacities):
+        inside = u[:, place::3]
+        assert (inside[k:] == 0).all()
+        expected = torch.eye(5) * (torch.arange(5) < k) / k
+        torch.testing.assert_close(inside @ inside.T / 20_000, expected, atol=0.01, rtol=0)
+
+
+def test_directions_inside_prefixes_see_what_those_of_the_sphere_overlook():
+    """The first sixteen of 192 coordinates are four numbers, each repeated: twelve dimensions short of the target."""
+    support, width, num = CapacitySupport((16, 192)), 192, 512
+    q = torch.tensor([0.9, 0.1]).expand(num, 2)
+    exact = gaussian(num, 1, width)
+    short = torch.cat((exact[..., :4].repeat(1, 1, 4), exact[..., 16:]), -1)
+    excess = {}
+    for directions in ("sphere", "prefixes"):
+        regularizer = MixSIGReg(support, prior_degree=3.17, num_projections=512, directions=directions)
+        torch.testing.assert_close(regularizer.prior, q[0], atol=0.01, rtol=0)
+        found = [regularizer(s, q, sample_axis=0, generator=generator(1)) for s in (exact, short)]
+        assert found[0] < 1.2  # the noise of 512 samples
+        excess[directions] = float(found[1] - found[0])
+    assert excess["prefixes"] > 5 * excess["sphere"] > 0
 
 
 @given(st.integers(2, 40), st.integers(1, 12), st.integers(0, 100))

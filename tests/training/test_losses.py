@@ -170,6 +170,7 @@ def test_nested_dropout_samples_from_the_prior():
         ({"method": "lewm", "prior_weight": 0.1}, "prior_weight has no effect with the method 'lewm'"),
         ({"method": "nested-dropout", "freezes_selector": True}, "freezes_selector has no effect"),
         ({"method": "alewm", "masked_sigreg": "marginal"}, "masked_sigreg has no effect with the method 'alewm'"),
+        ({"method": "alewm-sigreg", "directions": "prefixes"}, "directions has no effect with the method 'alewm-s"),
         ({"temperature": 0.0}, "temperature must be positive"),
     ],
 )

@@ -12,6 +12,7 @@ from alewm.regularizers.kernels.dispatch import PathName
 from alewm.regularizers.precision import at_least_float32, full_precision
 from alewm.regularizers.quadrature import EPPS_PULLEY, Quadrature, gaussian_cf, prefix_mixture_target
 from alewm.regularizers.sliced import SlicedRegularizer, along_samples
+from alewm.regularizers.slices import Directions, reach_of_directions
 from alewm.shapes import Float, Tensor
 
 Target = Literal["mixture", "gaussian"]
@@ -65,6 +66,7 @@ class MixSIGReg(SlicedRegularizer):
         *,
         prior: PriorName = "ranks",
         target: Target = "mixture",
+        directions: Directions = "sphere",
         quadrature: Quadrature = EPPS_PULLEY,
         path: PathName = "auto",
     ) -> None:
@@ -72,6 +74,8 @@ class MixSIGReg(SlicedRegularizer):
         self.support = support
         self.prefixes = PrefixLengths(support, drawn=prior == "smooth")
         self.target: Target = target
+        if directions == "prefixes":
+            self.reach = reach_of_directions(support, num_projections)
         of_capacities = capacity_prior(support, prior_degree, prior, dtype=torch.float64)
         self.register_buffer("prior", self.prefixes.probabilities(of_capacities).float(), persistent=False)
 

@@ -6,12 +6,15 @@ from torch import nn
 from alewm.regularizers.kernels.dispatch import PathName
 from alewm.regularizers.precision import at_least_float32
 from alewm.regularizers.quadrature import EPPS_PULLEY, Quadrature
-from alewm.regularizers.slices import random_directions
+from alewm.regularizers.slices import random_directions, within_reach
 from alewm.shapes import Float, Tensor
 
 
 class SlicedRegularizer(nn.Module):
     """A statistic along random directions that are drawn anew at every call."""
+
+    reach: Float[Tensor, "D P"] | None
+    """Where each direction may point; None is everywhere."""
 
     def __init__(
         self, num_projections: int = 1024, *, quadrature: Quadrature = EPPS_PULLEY, path: PathName = "auto"
@@ -20,6 +23,7 @@ class SlicedRegularizer(nn.Module):
         self.num_projections = num_projections
         self.quadrature = quadrature
         self.path: PathName = path
+        self.register_buffer("reach", None, persistent=False)
 
     def samples_and_directions(
         self, s: Float[Tensor, "*shape D"], sample_axis: int, generator: torch.Generator
@@ -30,6 +34,8 @@ class SlicedRegularizer(nn.Module):
         samples = at_least_float32(s.movedim(sample_axis, -2))
         width = s.shape[-1]
         u = random_directions(width, self.num_projections, generator=generator, device=s.device, dtype=samples.dtype)
+        if self.reach is not None:
+            u = within_reach(u, self.reach)
         return samples, _shared_by_all(u, samples)
 
 

@@ -70,6 +70,7 @@ def method_of(configuration: Configuration) -> str:
         "exact marginalisation": objective.get("marginalises_capacity"),
         f"KL {objective.get('prior_weight', 0):g} to the prior": objective.get("prior_weight"),
         "marginal": objective["method"] == "alewm-sigreg" and objective.get("masked_sigreg") == "marginal",
+        "directions in prefixes": objective.get("directions", "sphere") == "prefixes",
         "prefix as target": objective.get("prediction_target", "full") != "full",
     }
     return ", ".join([TITLES[objective["method"]], *(note for note, is_true in notes.items() if is_true)])

@@ -9,7 +9,7 @@
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 import torch
@@ -17,12 +17,14 @@ from torch import nn
 
 from alewm.capacity.gumbel import TEMPERATURE, straight_through_choice
 from alewm.capacity.prefix import mask_of_choice, prefix_masks
+from alewm.config import ADDED_LATER
 from alewm.errors import InputError
 from alewm.model.world_model import WorldModel, WorldModelConfig
 from alewm.regularizers.mix_sigreg import MixSIGReg
 from alewm.regularizers.precision import at_least_float32, full_precision
 from alewm.regularizers.prefix_sigreg import PrefixSIGReg
 from alewm.regularizers.sigreg import SIGReg
+from alewm.regularizers.slices import Directions
 from alewm.shapes import Float, Tensor
 from alewm.training.noise import StepNoise
 
@@ -52,6 +54,8 @@ class ObjectiveConfig:
     """Leave q where it begins, at the prior."""
     masked_sigreg: Literal["sampled", "marginal"] = "sampled"
     """For `alewm-sigreg`: SIGReg of the sampled masked latent, or of its mixture under q."""
+    directions: Directions = field(default="sphere", metadata=ADDED_LATER)
+    """For `alewm`: directions of MixSIGReg anywhere, as in the paper, or an equal share inside every prefix."""
 
     def __post_init__(self) -> None:
         if self.method not in LEARNS_CAPACITY:
@@ -60,6 +64,8 @@ class ObjectiveConfig:
                     raise InputError(f"{name} has no effect with the method {self.method!r}, which learns no capacity.")
         if self.method != "alewm-sigreg" and self.masked_sigreg != "sampled":
             raise InputError(f"masked_sigreg has no effect with the method {self.method!r}.")
+        if self.method != "alewm" and self.directions != "sphere":
+            raise InputError(f"directions has no effect with the method {self.method!r}.")
         if self.temperature <= 0:
             raise InputError(f"The temperature must be positive, got {self.temperature}.")
 
@@ -99,7 +105,7 @@ class Objective(nn.Module):
         support, degree, P = model_config.support, model_config.prior_degree, config.num_projections
         self.statistic: nn.Module
         if config.method == "alewm":
-            self.statistic = MixSIGReg(support, degree, P, prior=model_config.prior)
+            self.statistic = MixSIGReg(support, degree, P, prior=model_config.prior, directions=config.directions)
         elif config.method == "nested-dropout":
             self.statistic = PrefixSIGReg(support, P)
         elif config.masked_sigreg == "marginal":
