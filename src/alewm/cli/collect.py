@@ -34,7 +34,7 @@ class Collect:
     """Cut episodes after this many environment steps, for a quick try; if not given, where the task does."""
     draw_every: int = 1
     """Draw one of so many steps, 1 or 5. Training looks at frames five steps apart; with 5 its windows start at every
-    fifth step, and where drawing takes the time (reacher, cube) the same time gives five times as many episodes."""
+    fifth step, and where drawing takes the time (reacher, cube) the same time gives four times as many episodes."""
     jobs: int = 0
     """Processes to use; 0 means one per core."""
 

@@ -21,7 +21,7 @@ PICTURE_SEEDS = (0, 1, 2)
 _GAP = 8
 
 _THIN = (
-    "Drawing takes most of the time: `--draw-every 5` leaves out the frames that training does not need, and five "
+    "Drawing takes most of the time: `--draw-every 5` leaves out the frames that training does not need, and four "
     "times as many episodes take as long ([how](../data.md#record-episodes)).",
     "",
 )
