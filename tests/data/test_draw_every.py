@@ -154,6 +154,9 @@ def test_a_number_of_rows_that_is_none_is_refused(tmp_path: Path, store: Episode
         file.attrs["alewm_attributes"] = json.dumps({"draw_every": every})
     with pytest.raises(InputError, match="which is no number of rows"):
         EpisodeStore.open(store.path)
+    with pytest.raises(InputError, match="which is no number of rows"):
+        StoreWriter(tmp_path / "new.h5", attributes={"draw_every": every})
+    assert list(tmp_path.iterdir()) == [store.path]
 
 
 def test_frames_between_those_that_were_drawn_cannot_be_trained_on(tmp_path: Path) -> None:

@@ -23,7 +23,11 @@ Where drawing is what takes time, a collector may draw the reset and every n-th 
 there. To a program that does not know this, frames that were never drawn look black.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from alewm.errors import InputError
 
 FILE_VERSION = 2
 """Raised whenever a file written here can no longer be read by an older version."""
@@ -53,6 +57,14 @@ CHECKSUM_SUFFIX = "_crc32"
 
 INDEX_COLUMNS = (STEP, *EPISODE_SYNONYMS, LENGTH, OFFSET)
 """Columns the writer makes itself; a source that supplies them is not believed."""
+
+
+def draw_every_of(path: Path, attributes: Mapping[str, Any]) -> int:
+    """What the `attributes` of the file `path` say of `DRAW_EVERY`; nonsense is refused."""
+    every = attributes.get(DRAW_EVERY, 1)
+    if not isinstance(every, int) or every < 1:
+        raise InputError(f"{path} says that one of {every!r} rows was drawn, which is no number of rows.")
+    return every
 
 
 def checksum_column(frames: str) -> str:

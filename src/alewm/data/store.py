@@ -45,7 +45,7 @@ class EpisodeStore:
         self.notes: list[str] = []
         self._file = file
         self._datasets = find_columns(path, file)
-        self.draw_every = self._read_draw_every()
+        self.draw_every = schema.draw_every_of(path, self.attributes)
         check_row_counts(path, self._datasets)
         self.index = self._read_index()
         self.actions = self._read_actions()
@@ -210,12 +210,6 @@ class EpisodeStore:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-    def _read_draw_every(self) -> int:
-        every = self.attributes.get(schema.DRAW_EVERY, 1)
-        if not isinstance(every, int) or every < 1:
-            raise InputError(f"{self.path} says that one of {every!r} rows was drawn, which is no number of rows.")
-        return every
 
     def _check_drawn(self, rows: np.ndarray) -> None:
         if self.draw_every == 1 or len(rows) == 0:

@@ -64,7 +64,7 @@ class StoreWriter:
             raise InputError(f"The folder {self.path.parent} does not exist; create it first.")
         self.compression = compression
         self.attributes = dict(attributes or {})
-        self.draw_every = int(self.attributes.get(schema.DRAW_EVERY, 1))
+        self.draw_every = schema.draw_every_of(self.path, self.attributes)
         self._version = schema.FILE_VERSION_ALL_DRAWN if self.draw_every == 1 else schema.FILE_VERSION
         self._partial = self.path.with_name(self.path.name + ".partial")
         self._journal = Journal(
