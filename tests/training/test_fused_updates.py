@@ -38,7 +38,11 @@ def test_a_training_update_is_the_same_with_fused_blocks():
         )
         result = accelerated(plain, "none", CPU, fused=fused)(*windows)
         results[fused] = float(result.total), float(result.gradient_norm), dict(trained.named_parameters())
-    assert results[True][:2] == pytest.approx(results[False][:2], rel=1e-5)
+    (total, norm, _), (fused_total, fused_norm, _) = results[False], results[True]
+    assert fused_total == pytest.approx(total, rel=1e-5)
+    # Rounding every weight once (by 6e-8) moves this norm by up to 3.2e-5 of itself, plain blocks alone: batch
+    # normalisations of so few samples magnify it. Products by another library do the same, so it depends on the machine.
+    assert fused_norm == pytest.approx(norm, rel=1e-4)
     # Not the weights: Adam divides a gradient by its size, also one that is rounding alone, as that of a bias before a
     # batch normalisation. All gradients together have norm 1, to which they were clipped.
     for name, parameter in results[False][2].items():
