@@ -77,14 +77,7 @@ class TrueSimulator:
         from alewm.cli.search import asked_planning
         from alewm.errors import InputError
 
-        planning = asked_planning(
-            candidates=self.candidates,
-            iterations=self.iterations,
-            elites=self.elites,
-            horizon=self.horizon,
-            executed=self.executed,
-            seed=self.seed,
-        )
+        planning = asked_planning(self)
         if self.episodes < 1:
             raise InputError(f"--episodes must be at least 1, got {self.episodes}.")
         if self.data is not None:

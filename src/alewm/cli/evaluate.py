@@ -68,15 +68,7 @@ class Evaluate:
             raise InputError("Name a run folder (and, with --out, only one): alewm evaluate RUN.")
         if self.animations < 0:
             raise InputError(f"--animations must not be negative, got {self.animations}.")
-        planning = asked_planning(
-            candidates=self.candidates,
-            iterations=self.iterations,
-            elites=self.elites,
-            horizon=self.horizon,
-            executed=self.executed,
-            seed=self.seed,
-        )
-        planning = replace(planning, goal_cost=self.goal_cost, capacity=self.capacity)
+        planning = replace(asked_planning(self), goal_cost=self.goal_cost, capacity=self.capacity)
         settings = EvaluationSettings(self.split, self.episodes, self.budget, planning, self.reference, self.task or "")
         device = find_device(self.device)
         asked = [(run, replace(settings, data_set=each)) for run in self.runs for each in self._data_sets(run)]

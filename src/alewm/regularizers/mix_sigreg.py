@@ -12,7 +12,7 @@ from alewm.regularizers.kernels.dispatch import PathName
 from alewm.regularizers.precision import at_least_float32, full_precision
 from alewm.regularizers.quadrature import EPPS_PULLEY, Quadrature, gaussian_cf, prefix_mixture_target
 from alewm.regularizers.sliced import SlicedRegularizer, along_samples
-from alewm.regularizers.slices import Directions, reach_of_directions
+from alewm.regularizers.slices import Directions, reach_of_directions, within_reach
 from alewm.shapes import Float, Tensor
 
 Target = Literal["mixture", "gaussian"]
@@ -57,6 +57,8 @@ class MixSIGReg(SlicedRegularizer):
     """
 
     prior: Tensor
+    reach: Tensor | None
+    """Where each direction may point, [D, P]; None is everywhere."""
 
     def __init__(
         self,
@@ -74,10 +76,15 @@ class MixSIGReg(SlicedRegularizer):
         self.support = support
         self.prefixes = PrefixLengths(support, drawn=prior == "smooth")
         self.target: Target = target
-        if directions == "prefixes":
-            self.reach = reach_of_directions(support, num_projections)
+        reach = reach_of_directions(support, num_projections) if directions == "prefixes" else None
+        self.register_buffer("reach", reach, persistent=False)
         of_capacities = capacity_prior(support, prior_degree, prior, dtype=torch.float64)
         self.register_buffer("prior", self.prefixes.probabilities(of_capacities).float(), persistent=False)
+
+    def directions(self, samples: Float[Tensor, "*batch N D"], generator: torch.Generator) -> Float[Tensor, "D P"]:
+        """New directions for `samples`, each within its reach."""
+        u = super().directions(samples, generator)
+        return u if self.reach is None else within_reach(u, self.reach)
 
     def forward(
         self,

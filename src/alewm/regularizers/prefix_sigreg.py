@@ -16,6 +16,7 @@ from alewm.regularizers.kernels.dispatch import PathName
 from alewm.regularizers.precision import at_least_float32, full_precision
 from alewm.regularizers.quadrature import EPPS_PULLEY, Quadrature, gaussian_cf
 from alewm.regularizers.sliced import SlicedRegularizer, along_samples
+from alewm.regularizers.slices import within_reach
 from alewm.shapes import Float, Tensor
 
 
@@ -33,8 +34,7 @@ def prefix_sigreg(
         s, choice, u = (at_least_float32(tensor) for tensor in (s, choice, u))
         # One group per capacity k: its members weigh 1 / n_k, its directions are u(1:k) / |u(1:k)|.
         masks = prefix_masks(support, device=u.device, dtype=u.dtype)
-        active = masks.unsqueeze(-1) * u.unsqueeze(-3)
-        active = active / active.square().sum(-2, keepdim=True).sqrt()
+        active = within_reach(u.unsqueeze(-3), masks.unsqueeze(-1))
         member = choice.transpose(-2, -1)
         group_size = mean_across_ranks(member.sum(-1)) * num_ranks()
         weight = num_ranks() * member / group_size.clamp(min=1).unsqueeze(-1)

@@ -6,15 +6,12 @@ from torch import nn
 from alewm.regularizers.kernels.dispatch import PathName
 from alewm.regularizers.precision import at_least_float32
 from alewm.regularizers.quadrature import EPPS_PULLEY, Quadrature
-from alewm.regularizers.slices import random_directions, within_reach
+from alewm.regularizers.slices import random_directions
 from alewm.shapes import Float, Tensor
 
 
 class SlicedRegularizer(nn.Module):
     """A statistic along random directions that are drawn anew at every call."""
-
-    reach: Float[Tensor, "D P"] | None
-    """Where each direction may point; None is everywhere."""
 
     def __init__(
         self, num_projections: int = 1024, *, quadrature: Quadrature = EPPS_PULLEY, path: PathName = "auto"
@@ -23,7 +20,6 @@ class SlicedRegularizer(nn.Module):
         self.num_projections = num_projections
         self.quadrature = quadrature
         self.path: PathName = path
-        self.register_buffer("reach", None, persistent=False)
 
     def samples_and_directions(
         self, s: Float[Tensor, "*shape D"], sample_axis: int, generator: torch.Generator
@@ -32,11 +28,17 @@ class SlicedRegularizer(nn.Module):
         if sample_axis % s.ndim == s.ndim - 1:
             raise ValueError(f"sample_axis {sample_axis} is the feature axis of a tensor of shape {tuple(s.shape)}")
         samples = at_least_float32(s.movedim(sample_axis, -2))
-        width = s.shape[-1]
-        u = random_directions(width, self.num_projections, generator=generator, device=s.device, dtype=samples.dtype)
-        if self.reach is not None:
-            u = within_reach(u, self.reach)
-        return samples, _shared_by_all(u, samples)
+        return samples, _shared_by_all(self.directions(samples, generator), samples)
+
+    def directions(self, samples: Float[Tensor, "*batch N D"], generator: torch.Generator) -> Float[Tensor, "D P"]:
+        """New directions for `samples`: uniform on the sphere."""
+        return random_directions(
+            samples.shape[-1],
+            self.num_projections,
+            generator=generator,
+            device=samples.device,
+            dtype=samples.dtype,
+        )
 
 
 def _shared_by_all(value: Tensor, samples: Tensor) -> Tensor:

@@ -38,7 +38,7 @@ def reach_of_directions(support: CapacitySupport, num_projections: int) -> Float
     return prefix_masks(support)[torch.arange(num_projections) % len(support.capacities)].T.contiguous()
 
 
-def within_reach(u: Float[Tensor, "D P"], reach: Float[Tensor, "D P"]) -> Float[Tensor, "D P"]:
+def within_reach(u: Float[Tensor, "*#batch D P"], reach: Float[Tensor, "*#batch D #P"]) -> Float[Tensor, "*wide D P"]:
     """The directions `u` without what is out of their `reach`, unit vectors again, uniform there."""
     inside = u * reach.to(u.dtype)
-    return inside / inside.square().sum(0, keepdim=True).sqrt()
+    return inside / inside.square().sum(-2, keepdim=True).sqrt()

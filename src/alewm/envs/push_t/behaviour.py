@@ -20,7 +20,6 @@ from alewm.envs.push_t import geometry
 from alewm.envs.push_t.demonstrations import LONGEST, demonstrate, stream
 from alewm.envs.push_t.physics import ACTION_PIXELS
 from alewm.envs.push_t.recorder import record_episode, with_small_frames
-from alewm.envs.push_t.render import PushTRenderer
 from alewm.errors import InputError
 
 REPLAYS = 16
@@ -46,9 +45,8 @@ def collect_episodes(
     replays: int = REPLAYS,
 ) -> Iterator[dict[str, np.ndarray]]:
     """The episodes of `simulate_episode`, with their frames, `pixels` uint8 [T, Y, X, 3], unless `draw_every` is 0."""
-    draw = PushTRenderer() if draw_every else None
     episodes = (
-        simulate_episode(seed, index, max_steps=max_steps, replays=replays, draw=draw, draw_every=draw_every or 1)
+        simulate_episode(seed, index, max_steps=max_steps, replays=replays, draw_every=draw_every)
         for index in episode_indices
     )
     return with_small_frames(episodes, image_size, device) if draw_every else episodes
@@ -64,10 +62,9 @@ def simulate_episode(
     *,
     max_steps: int = LONGEST,
     replays: int = REPLAYS,
-    draw: PushTRenderer | None = None,
-    draw_every: int = 1,
+    draw_every: int = 0,
 ) -> dict[str, np.ndarray]:
-    """One finished episode as columns; with `pixels` of native size if there is something to draw them.
+    """One finished episode as columns; with `pixels` of native size unless `draw_every` is 0.
 
     Besides the columns of every episode: `state`, `proprio` and `n_contacts` (`simulator.recorded_columns`), `family`
     (the demonstration's number), `noise_std` and `goal_pose`, the pose the expert had in mind at that row.
@@ -89,4 +86,4 @@ def simulate_episode(
         "noise_std": np.full(num_rows, noise_std, np.float32),
         "goal_pose": demonstration.goal_poses,
     }
-    return record_episode(demonstration.start, act, min(max_steps, num_rows - 1), labels, draw, draw_every)
+    return record_episode(demonstration.start, act, min(max_steps, num_rows - 1), labels, draw_every)

@@ -7,7 +7,7 @@ import torch
 
 from alewm.envs.push_t import geometry
 from alewm.envs.push_t.physics import PushTWorld
-from alewm.envs.push_t.render import PushTRenderer
+from alewm.envs.push_t.render import shared_renderer
 from alewm.envs.push_t.simulator import recorded_columns
 from alewm.envs.recording import full_length_episode
 from alewm.envs.resampling import downsample
@@ -22,10 +22,9 @@ def record_episode(
     act: Act,
     num_steps: int,
     labels: Mapping[str, np.ndarray],
-    draw: PushTRenderer | None = None,
-    draw_every: int = 1,
+    draw_every: int = 0,
 ) -> dict[str, np.ndarray]:
-    """A finished episode as columns; with `pixels` of native size, first, if there is something to `draw` them.
+    """A finished episode as columns; with `pixels` of native size, first, unless `draw_every` is 0.
 
     `labels` are further columns, of `num_steps` + 1 rows or more. Actions are executed as they are recorded: in
     float32.
@@ -34,11 +33,11 @@ def record_episode(
     rows: list[dict[str, np.ndarray]] = []
     actions: list[np.ndarray] = []
     # Drawn in place: frames that are gathered first and stacked then take longer to copy than to draw.
-    drawn = range(0, 0 if draw is None else num_steps + 1, draw_every)
+    drawn, draw = range(0, num_steps + 1, draw_every) if draw_every else range(0), shared_renderer()
     frames = np.empty((len(drawn), size, size, 3), np.uint8)
     for step in range(num_steps + 1):
         contacts = world.contacts()
-        if draw is not None and step in drawn:
+        if step in drawn:
             draw(world.state(), contacts, out=frames[step // draw_every])
         rows.append({**recorded_columns(state, contacts), **{name: values[step] for name, values in labels.items()}})
         if step < num_steps:
@@ -46,7 +45,7 @@ def record_episode(
             world.step(*actions[-1].astype(np.float64))
             state = world.state()
     columns = full_length_episode(rows, actions, [0.0] * num_steps)
-    return columns if draw is None else {"pixels": frames, **columns}
+    return {"pixels": frames, **columns} if draw_every else columns
 
 
 def with_small_frames(

@@ -17,6 +17,7 @@ whole pixels first.
 
 import math
 from collections.abc import Iterable
+from functools import cache
 
 import cv2
 import numpy as np
@@ -198,3 +199,9 @@ def _blend(canvas: _Canvas, row: int, column: int, cover: float) -> None:
     if cover > 0 and 0 <= row < geometry.ARENA_SIZE and 0 <= column < geometry.ARENA_SIZE:
         pixel = canvas[row, column].tolist()
         canvas[row, column] = [int(old + (new - old) * cover) for old, new in zip(pixel, CONTACT, strict=True)]
+
+
+@cache
+def shared_renderer() -> PushTRenderer:
+    """The one renderer of the process: it keeps a canvas, and an evaluation has hundreds of worlds."""
+    return PushTRenderer()

@@ -1,12 +1,11 @@
 """One Push-T episode behind the seam that all simulators share."""
 
 from collections.abc import Mapping
-from functools import lru_cache
 
 import numpy as np
 
 from alewm.envs.push_t import physics
-from alewm.envs.push_t.render import PushTRenderer
+from alewm.envs.push_t.render import shared_renderer
 from alewm.envs.simulated import Columns, Simulator
 from alewm.shapes import UInt8
 
@@ -20,7 +19,7 @@ class PushTSimulator(Simulator):
     """
 
     def __init__(self) -> None:
-        self._draw = _shared_renderer()
+        self._draw = shared_renderer()
         super().__init__()
 
     @staticmethod
@@ -54,12 +53,6 @@ class PushTSimulator(Simulator):
     def distance(self, goal: Mapping[str, np.ndarray]) -> float:
         """The larger ratio of an error to its tolerance (`physics.goal_distance`)."""
         return physics.goal_distance(self._world.state(), goal["state"])
-
-
-@lru_cache(maxsize=1)
-def _shared_renderer() -> PushTRenderer:
-    """The one renderer of the process: it keeps a canvas, and an evaluation has hundreds of worlds."""
-    return PushTRenderer()
 
 
 def recorded_columns(state: np.ndarray, contacts: list[physics.ContactPoint]) -> Columns:

@@ -16,7 +16,6 @@ import torch
 from alewm.envs.push_t import geometry
 from alewm.envs.push_t.physics import ACTION_PIXELS
 from alewm.envs.push_t.recorder import record_episode, with_small_frames
-from alewm.envs.push_t.render import PushTRenderer
 from alewm.envs.push_t.start import BLOCK_HIGH, BLOCK_LOW, PUSHER_HIGH, PUSHER_LOW
 from alewm.envs.recording import episode_stream
 from alewm.errors import InputError
@@ -36,18 +35,14 @@ def collect_episodes(
     device: torch.device | str = "cpu",
 ) -> Iterator[dict[str, np.ndarray]]:
     """Finished episodes, with frames unless `draw_every` is 0; columns as in `behaviour`, without its labels."""
-    draw = PushTRenderer() if draw_every else None
-    episodes = (
-        simulate_episode(seed, index, max_steps=max_steps, draw=draw, draw_every=draw_every or 1)
-        for index in episode_indices
-    )
+    episodes = (simulate_episode(seed, index, max_steps=max_steps, draw_every=draw_every) for index in episode_indices)
     return with_small_frames(episodes, image_size, device) if draw_every else episodes
 
 
 def simulate_episode(
-    seed: int, index: int, *, max_steps: int = MAX_STEPS, draw: PushTRenderer | None = None, draw_every: int = 1
+    seed: int, index: int, *, max_steps: int = MAX_STEPS, draw_every: int = 0
 ) -> dict[str, np.ndarray]:
-    """One finished episode as columns, with `pixels` if there is something to draw them."""
+    """One finished episode as columns, with `pixels` unless `draw_every` is 0."""
     if max_steps < 1:
         raise InputError(f"Episodes have at least one step, got {max_steps}.")
     generator = episode_stream(seed, index)
@@ -59,4 +54,4 @@ def simulate_episode(
         point = point.clip(state[2:4] - REACH, state[2:4] + REACH)
         return np.asarray(((point - state[:2]) / ACTION_PIXELS).clip(-1, 1))
 
-    return record_episode(start, act, max_steps, {}, draw, draw_every)
+    return record_episode(start, act, max_steps, {}, draw_every)
