@@ -237,7 +237,7 @@ def measure(results: Path, run: str, content: dict) -> None:
 
 
 def factors(x: float, y: float) -> dict:
-    return {"mean": (x + y) / 2, "factors": {"x": x, "y": y}}
+    return {"mean": (x + y) / 2, "factors": {"proprio[0]": x, "proprio[1]": y}}
 
 
 def test_what_prefixes_say_of_the_state_is_the_mean_over_the_seeds_that_were_probed(published):
@@ -248,9 +248,20 @@ def test_what_prefixes_say_of_the_state_is_the_mean_over_the_seeds_that_were_pro
         measure(results, f"run-{seed}", {"measured": probed, "made_with": {"command": command}})
     published("not-probed", config={"training.seed": 3074})
     text = page_of(results)
-    assert "| ALeWM | 192 | 0.3 | 3 | 3 | 3072, 3073 | linear | 0.600 ± 0.100 | 0.900 ± 0.000 | x: 0.800 |" in text
-    assert "| network | 0.250 ± 0.050 | – | y: 0.000 |" in text
+    linear = "| linear | 0.600 ± 0.100 | 0.900 ± 0.000 | proprio[0]: 0.800 |"
+    assert f"| ALeWM | 192 | 0.3 | 3 | 3 | 3072, 3073 {linear}" in text
+    assert "| network | 0.250 ± 0.050 | – | proprio[1]: 0.000 |" in text
     assert text.count(f"{command}\n") == 1
+
+
+def test_probes_of_more_and_of_less_are_compared_on_what_both_read(published):
+    for seed, more in ((3072, {}), (3073, {"proprio[1]": 0.1, "qvel[0]": 0.9})):
+        results = published(f"run-{seed}", config={"training.seed": seed})
+        read = {"8": {"factors": {"proprio[0]": 0.7, **more}}}
+        measure(results, f"run-{seed}", {"measured": {"linear": read, "network": read}, "made_with": {"command": "x"}})
+    text = page_of(results)
+    assert "| linear | 0.700 ± 0.000 | proprio[0]: 0.700 |" in text
+    assert "qvel" not in text
 
 
 def test_what_training_ended_with_is_in_a_table(published):
@@ -291,7 +302,8 @@ WHOLE = {"linear": {"8": factors(0.1, 0.2)}, "network": {"8": factors(0.1, 0.2)}
         {"network": {}},
         {"network": {"8": {"mean": 0.1}}},
         {"network": {"8": {"factors": {}}}},
-        {"network": {"8": {"factors": {"x": "a lot"}}}},
+        {"network": {"8": {"factors": {"proprio[0]": "a lot"}}}},
+        {"network": {"8": {"factors": {"qvel[0]": 0.5}}}},
         {"network": {"eight": factors(0.1, 0.2)}},
         {"network": [1]},
     ],

@@ -18,6 +18,7 @@ import torch
 from alewm.envs.contract import GoalEnv, VectorGoalEnv
 from alewm.envs.resampling import checked_image_size
 from alewm.envs.statistics import TaskStatistics
+from alewm.envs.visible import Visible, all_of
 from alewm.errors import InputError, unknown_name
 
 
@@ -63,6 +64,8 @@ class Task:
     """Pixels per side of the images it draws natively."""
     max_episode_steps: int
     """Environment steps after which a collected episode is cut."""
+    visible: tuple[Visible, ...]
+    """What one frame shows of its true state."""
     statistics_home: str | None = None
     """`module:class` of the `TaskStatistics` that says what its data are like."""
     data_note: str = ""
@@ -149,6 +152,7 @@ _TASKS = {
             action_dim=2,
             image_size=224,
             max_episode_steps=100,
+            visible=all_of("proprio", range(2)),
         ),
         Task(
             name="cube",
@@ -163,6 +167,14 @@ _TASKS = {
             action_dim=5,
             image_size=224,
             max_episode_steps=200,
+            visible=(
+                # The arm up to the wrist, the hand's turn, the first of eight joints that open together, the cube.
+                *all_of("qpos", range(4)),
+                Visible("proprio_effector_yaw", alike_per_turn=2),
+                Visible("qpos", 6),
+                *all_of("qpos", range(14, 17)),
+                Visible("privileged_block_0_yaw", alike_per_turn=4),
+            ),
             extra="mujoco",
             drawing_is_slow=True,
         ),
@@ -183,6 +195,7 @@ _TASKS = {
             action_dim=2,
             image_size=224,
             max_episode_steps=200,
+            visible=(*all_of("state", range(4)), Visible("state", 4, alike_per_turn=1)),
             extra="push-t",
         ),
         Task(
@@ -195,6 +208,7 @@ _TASKS = {
             action_dim=2,
             image_size=224,
             max_episode_steps=200,
+            visible=all_of("qpos", range(2), alike_per_turn=1),
             extra="mujoco",
             drawing_is_slow=True,
         ),

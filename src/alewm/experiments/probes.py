@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from matplotlib.figure import Figure
 
+from alewm.envs.visible import readings
 from alewm.evaluation.statistics import Spread
 from alewm.experiments.framework.choice import TASK_TITLES, Choice
 from alewm.experiments.framework.curves import capacity_axis
@@ -19,7 +20,6 @@ from alewm.experiments.framework.trained import SAMPLE_SEED, Trained
 from alewm.experiments.framework.work import Measurement, Training
 from alewm.presentation.tables import Cell, Row, Table
 from alewm.presentation.theme import Draw, Theme
-from alewm.shapes import Tensor
 
 PROBES = ("linear", "network")
 Curves = dict[tuple[str, str, str], dict[int, Spread]]
@@ -53,7 +53,7 @@ def build(choice: Choice) -> Experiment:
                 rows.append([TASK_TITLES[task], method, probe, *cells])
         head = ["task", "model", "probe", *(f"k = {k}" for k in ks)]
         text = (
-            "R² (mean over the state's factors, ± SEM over seeds) of the true state from the first k coordinates of "
+            "R² (mean over what one frame shows of the state, ± SEM over seeds) from the first k coordinates of "
             "the latent of one frame; probes are fitted per prefix on training frames and scored on frames of test "
             "episodes."
         )
@@ -67,13 +67,17 @@ def build(choice: Choice) -> Experiment:
 
 
 def measure(folder: Path, data: Path, device: torch.device, options: Mapping[str, Any]) -> dict[str, Any]:
-    """R² of every factor of the state from every prefix, by both probes."""
+    """R² from every prefix of all that frames show of the state, by both probes; what never varies is left out."""
     with Trained.open(folder, data, device) as trained:
         sides = []
         for part, most in (("train", options["num_train"]), ("test", options["num_test"])):
             rows = trained.rows(part, most)
-            sides.append((trained.encode_rows(rows)[1], *_factors(trained, rows)))
-    (x, y, names), (test_x, test_y, _) = sides
+            sides.append((trained.encode_rows(rows)[1], _visible_state(trained, rows)))
+    (x, state), (test_x, test_state) = sides
+    names = [name for name in state if min(state[name].std(), test_state[name].std()) > 1e-9]
+    y, test_y = (
+        torch.tensor(np.stack([each[name] for name in names], 1), dtype=torch.float32) for each in (state, test_state)
+    )
     ks = options["capacities"]
     generator = torch.Generator().manual_seed(SAMPLE_SEED)
     seen = torch.arange(x.shape[1]) < torch.tensor(ks)[:, None]
@@ -92,29 +96,10 @@ def measure(folder: Path, data: Path, device: torch.device, options: Mapping[str
     return found
 
 
-def _factors(trained: Trained, rows: np.ndarray) -> tuple[Tensor, list[str]]:
-    """The parts of the true state that one frame can show, angles as sine and cosine; constant ones are left out."""
-    columns = {
-        name: np.asarray(trained.store.column(name)[rows], dtype=np.float64) for name in trained.task.state_columns
-    }
-    columns.pop("qvel", None)
-    parts: dict[str, np.ndarray] = {}
-    for name, values in columns.items():
-        flat = values.reshape(len(rows), -1)
-        # PushT's state ends in velocities, which no single frame shows.
-        for index in range(5 if trained.task.name == "push-t" else flat.shape[1]):
-            is_angle = (trained.task.name, index) == ("push-t", 4) or trained.task.name == "reacher"
-            label = f"{name}[{index}]"
-            if is_angle:
-                parts |= {f"cos {label}": np.cos(flat[:, index]), f"sin {label}": np.sin(flat[:, index])}
-            else:
-                parts[label] = flat[:, index]
-    return _varying(parts)
-
-
-def _varying(parts: Mapping[str, np.ndarray]) -> tuple[Tensor, list[str]]:
-    names = [name for name, values in parts.items() if values.std() > 1e-9]
-    return torch.tensor(np.stack([parts[name] for name in names], 1), dtype=torch.float32), names
+def _visible_state(trained: Trained, rows: np.ndarray) -> dict[str, np.ndarray]:
+    visible = trained.task.visible
+    columns = {name: np.asarray(trained.store.column(name)[rows]) for name in {each.column for each in visible}}
+    return readings(visible, columns)
 
 
 def _panels(curves: Curves) -> Draw:

@@ -1,9 +1,11 @@
 """Published models as tables, before any planning: how well they predict, what q became, what latents hold."""
 
+import math
 from collections.abc import Sequence
 from statistics import fmean
 from typing import Any
 
+from alewm.envs.registration import get_task
 from alewm.errors import InputError
 from alewm.evaluation.statistics import Spread
 from alewm.experiments.probes import PROBES
@@ -43,11 +45,12 @@ def probes_table(scale: Scale, note: str) -> Table | None:
     shown = scale.only(lambda run: "probes" in run.measurements)
     found = [[{probe: _probed(run, probe) for probe in PROBES} for run in each.runs] for each in shown]
     ks = sorted({k for seeds in found for seed in seeds for probed in seed.values() for k in probed})
+    common = _common([probed for seeds in found for seed in seeds for probed in seed.values()])
     rows: list[Row] = []
     for named, each, seeds in zip(named_columns(shown), shown, found, strict=True):
         for probe in PROBES:
             of_seeds = [seed[probe] for seed in seeds]
-            means = {k: [fmean(probed[k].values()) for probed in of_seeds if k in probed] for k in ks}
+            means = {k: [_mean_of(common, probed[k]) for probed in of_seeds if k in probed] for k in ks}
             cells = [Spread.of(means[k]).shown(digits=3) if means[k] else NONE for k in ks]
             rows.append([*named, each.seeds, probe, *cells, _worst([probed[max(probed)] for probed in of_seeds])])
     head = (*COLUMNS, "seeds", "probe", *(f"k = {k}" for k in ks), "worst")
@@ -55,18 +58,30 @@ def probes_table(scale: Scale, note: str) -> Table | None:
 
 
 def _probed(run: PublishedRun, probe: str) -> dict[int, dict[str, float]]:
-    """R² by capacity and factor of the state."""
+    """R² by capacity and name of what one frame shows of the state; joints it does not show are in some records."""
+    names = [name for each in get_task(run.config["task"]).visible for name in each.names]
     try:
         measured = run.measurements["probes"]["measured"][probe]
-        found = {int(k): {name: float(r2) for name, r2 in each["factors"].items()} for k, each in measured.items()}
+        every = {int(k): {name: float(r2) for name, r2 in each["factors"].items()} for k, each in measured.items()}
+        found = {k: {name: each[name] for name in names if name in each} for k, each in every.items()}
     except (KeyError, TypeError, ValueError, AttributeError):
         found = {}
     if not found or not all(found.values()):
         raise InputError(
-            f"{run.run.folder}/measurements/probes.json lacks R² of the {probe} probe by capacity and factor. Publish "
-            f"the run again."
+            f"{run.run.folder}/measurements/probes.json lacks R² of the {probe} probe by capacity and part of the "
+            f"state. Publish the run again."
         )
     return found
+
+
+def _common(probed: Sequence[dict[int, dict[str, float]]]) -> set[str]:
+    """What all of them read: tasks may list more than older records have, and means of different things mislead."""
+    read = [set(names) for by_capacity in probed for names in by_capacity.values()]
+    return set.intersection(*read) if read else set()
+
+
+def _mean_of(common: set[str], r2: dict[str, float]) -> float:
+    return fmean(r2[name] for name in common) if common else math.nan
 
 
 def _worst(seeds: Sequence[dict[str, float]]) -> str:
