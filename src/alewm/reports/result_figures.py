@@ -21,6 +21,8 @@ from alewm.reports.result_tables import fixed_capacities, with_fixed_capacities
 
 TITLE_WIDTH = 34
 """Characters of a line above a small panel."""
+_COLORED = ("alewm", "lewm")
+"""Methods with a colour of their own; what is neither shares the next one."""
 MOST_POINTS = 50
 """Points of a curve of q; more cannot be told apart in a small panel."""
 
@@ -47,7 +49,7 @@ def success_figure(scale: Scale) -> ResultFigure | None:
     shown = [each for each in scale.configurations if each.evaluated()]
     if not shown:
         return None
-    names = full_names(shown)
+    names, methods = full_names(shown), [each.config["objective"]["method"] for each in shown]
     rates = [[100 * result["success_rate"] for result in each.evaluated()] for each in shown]
     intervals = [[100 * bound for bound in each.evaluated()[0]["interval"]] for each in shown]
     first = shown[0].evaluated()[0]
@@ -57,7 +59,7 @@ def success_figure(scale: Scale) -> ResultFigure | None:
         figure = Figure(figsize=(6.2, 1.2 + 0.32 * len(names)), layout="constrained")
         axes = figure.add_subplot()
         for row, (seeds, interval) in enumerate(zip(rates, intervals, strict=True)):
-            color = theme.color(0 if names[row].startswith("ALeWM") else 1)
+            color = theme.color(_COLORED.index(methods[row]) if methods[row] in _COLORED else len(_COLORED))
             if len(seeds) == 1:
                 axes.plot(interval, [row, row], color=color, linewidth=2, alpha=0.5)
             else:
