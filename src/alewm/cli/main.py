@@ -17,6 +17,7 @@ from alewm.cli.experiment import Experiment
 from alewm.cli.inspect import Inspect
 from alewm.cli.lewm import ExportLeWM, ImportLeWM
 from alewm.cli.oscillator import Oscillator
+from alewm.cli.probe import Probe
 from alewm.cli.publish import Publish
 from alewm.cli.report import Report
 from alewm.cli.share import Share
@@ -29,6 +30,7 @@ Verb = (
     | Annotated[Collect, tyro.conf.subcommand("collect")]
     | Annotated[Train, tyro.conf.subcommand("train")]
     | Annotated[Evaluate, tyro.conf.subcommand("evaluate")]
+    | Annotated[Probe, tyro.conf.subcommand("probe")]
     | Annotated[Experiment, tyro.conf.subcommand("experiment")]
     | Annotated[Sweep, tyro.conf.subcommand("sweep")]
     | Annotated[Report, tyro.conf.subcommand("report")]

@@ -1,14 +1,14 @@
 """The pairs a run is evaluated on: those that travel with a shared model, or those stored beside its data file."""
 
 from pathlib import Path
-from typing import Any
 
 from alewm.data.pairs import EvaluationPair, draw_pairs, load_or_draw_pairs
-from alewm.data.splits import MIN_HELD_OUT_LENGTH, NUM_TEST, Splits, load_or_make_splits
+from alewm.data.splits import MIN_HELD_OUT_LENGTH, NUM_TEST, Splits
 from alewm.data.store import EpisodeStore
 from alewm.envs.registration import get_task
 from alewm.errors import InputError
 from alewm.evaluation.closed_loop import GoalPairs
+from alewm.evaluation.own_data import open_own_data, own_data_path
 from alewm.evaluation.settings import EvaluationSettings, Split
 from alewm.evaluation.travelling_pairs import load_pairs, pairs_name
 from alewm.training.data_sets import DataSet
@@ -18,9 +18,9 @@ def find_pairs(run: Path, learned: DataSet, settings: EvaluationSettings, data_p
     """The pairs `settings` asks for, of the data `run` learned from; the file is at `data_path` if it has moved."""
     travelling = run / pairs_name(learned)
     if data_path is None and settings.split != "train" and travelling.is_file():
-        pairs, where = load_pairs(travelling, settings.split, learned.data["fingerprint"]), travelling
+        pairs, where = load_pairs(travelling, settings.split, learned.fingerprint), travelling
     else:
-        where = _data_path(run, learned.data, data_path)
+        where = own_data_path(run, learned, data_path)
         pairs = pairs_in_data(run, where, learned, settings.split, settings.num_episodes)
     if settings.num_episodes is not None and settings.num_episodes > len(pairs):
         raise InputError(
@@ -35,35 +35,9 @@ def pairs_in_data(run: Path, path: Path, learned: DataSet, split: Split, most_tr
 
     Of training episodes there are `most_training`, or as many as of test episodes.
     """
-    data = learned.data
-    with EpisodeStore.open(path) as store:
-        if data["fingerprint"] is not None and store.fingerprint != data["fingerprint"]:
-            raise InputError(
-                f"{run} was trained on data with fingerprint {data['fingerprint']}, but {path} has "
-                f"{store.fingerprint}: what is held out there may have been trained on. Give the run's own data file"
-                f"{_how_to_make(data)}."
-            )
-        splits = Splits.load(run / learned.splits) if data["fingerprint"] is not None else load_or_make_splits(store)
+    with open_own_data(run, learned, path) as (store, splits):
         stored = _stored_pairs(store, splits, split, most_training)
         return GoalPairs.gather(stored, store.column, get_task(learned.task).state_columns, store.actions)
-
-
-def _data_path(run: Path, data: dict[str, Any], data_path: Path | None) -> Path:
-    if data_path is not None:
-        return data_path
-    if data["path"] is None:
-        raise InputError(f"{run} was imported without a data file. Say with --data which episodes to evaluate it on.")
-    path = Path(data["path"])
-    if not path.exists():
-        raise InputError(
-            f"{run} was trained on {path}, which is no longer there. Say where it is with --data{_how_to_make(data)}."
-        )
-    return path
-
-
-def _how_to_make(data: dict[str, Any]) -> str:
-    """How a file that `alewm collect` made is made again, as the end of a sentence; nothing for other files."""
-    return f", or make it again: {data['made_with']}" if "made_with" in data else ""
 
 
 def _stored_pairs(

@@ -76,8 +76,6 @@ def evaluate_run(
     model, description = load_world_model(checkpoint, device)
     settings = replace(settings, data_set=_chosen_set(run, description, settings.data_set, data_path))
     learned = data_set_of(description, settings.data_set)
-    if "fingerprint" not in learned.data:
-        raise InputError("The checkpoint does not say which data it learned from; it was not written by `alewm train`.")
     task = get_task(learned.task)
     is_finished = "training" in _known(run / "result.json")
     is_shared = SHARED_AS in description.extras
@@ -85,7 +83,7 @@ def evaluate_run(
     evaluated = {
         **settings.identity(),
         "checkpoint": checkpoint.name,
-        "fingerprint": learned.data["fingerprint"],
+        "fingerprint": learned.fingerprint,
     }
     known = check_same_settings(folder / "result.json", evaluated)
     # A folder of its own is a run folder too, so that a report can be made of it; another's is refused.
@@ -149,7 +147,7 @@ def _chosen_set(run: Path, description: Description, asked: str, data_path: Path
     known = data_sets_of(description)
     if not asked and data_path is not None and len(known) > 1:
         with EpisodeStore.open(data_path) as store:
-            asked = next((name for name, each in known.items() if each.data["fingerprint"] == store.fingerprint), "")
+            asked = next((name for name, each in known.items() if each.fingerprint == store.fingerprint), "")
             if not asked:
                 found = ", ".join(f"{name} {each.data['fingerprint']}" for name, each in known.items())
                 raise InputError(

@@ -35,7 +35,7 @@ def save_pairs(path: Path, pairs: Mapping[str, GoalPairs], fingerprint: str) -> 
     write_bytes(path, save(tensors, metadata={"fingerprint": fingerprint}))
 
 
-def load_pairs(path: Path, split: str, fingerprint: str) -> GoalPairs:
+def load_pairs(path: Path, split: str, fingerprint: str | None) -> GoalPairs:
     """The pairs of `split`; those of data with another `fingerprint` are refused."""
     try:
         with safe_open(path, framework="pt") as file:

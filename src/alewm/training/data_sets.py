@@ -29,6 +29,14 @@ class DataSet:
     splits: str
     """The file in the run folder that says which of its episodes were held out."""
 
+    @property
+    def fingerprint(self) -> str | None:
+        """Of its file; None for an imported model, whose data nobody knows."""
+        if "fingerprint" not in self.data:
+            raise _foreign()
+        found: str | None = self.data["fingerprint"]
+        return found
+
 
 def data_sets_of(description: Description) -> dict[str, DataSet]:
     """What a checkpoint learned from, by name; the only data set of a run is called like its task."""
@@ -77,5 +85,9 @@ def named_tasks(config: RunConfig, paths: Sequence[Path]) -> RunConfig:
 
 def _data_set(values: dict[str, Any], task: str, splits: str) -> DataSet:
     if "action_statistics" not in values:
-        raise InputError("The checkpoint does not say which data it learned from; it was not written by `alewm train`.")
+        raise _foreign()
     return DataSet(task, ActionStatistics.from_dict(values["action_statistics"]), values.get("data", {}), splits)
+
+
+def _foreign() -> InputError:
+    return InputError("The checkpoint does not say which data it learned from; it was not written by `alewm train`.")

@@ -15,6 +15,7 @@ from alewm.data.store import EpisodeStore
 from alewm.data.windows import WindowShape
 from alewm.envs.registration import Task, get_task
 from alewm.evaluation.closed_loop import GoalPairs
+from alewm.evaluation.own_data import open_own_data
 from alewm.model.world_model import WorldModel
 from alewm.shapes import Float, Int, Tensor
 from alewm.training.checkpoint import load_world_model
@@ -54,11 +55,10 @@ class Trained:
     @classmethod
     @contextmanager
     def open(cls, folder: Path, data: Path, device: torch.device) -> Iterator["Trained"]:
-        """The newest checkpoint of the run in `folder`, with the data file open."""
+        """The newest checkpoint of the run in `folder`, with the file it learned from open at `data`."""
         model, description = load_world_model(latest_checkpoint(folder), device)
         learned = data_set_of(description)
-        with EpisodeStore.open(data) as store:
-            splits = Splits.load(folder / learned.splits)
+        with open_own_data(folder, learned, data) as (store, splits):
             yield cls(model, get_task(learned.task), store, splits, learned.statistics, device)
 
     @torch.no_grad()

@@ -12,9 +12,9 @@ from alewm.evaluation.run import evaluate_run
 from alewm.evaluation.settings import EvaluationSettings, results_folder
 from alewm.experiments.framework.launch import launch_ranks
 from alewm.experiments.framework.library import Library
+from alewm.experiments.framework.measured import read_measurement, write_measurement
 from alewm.experiments.framework.run import Run
-from alewm.runs.files import read_json, write_json
-from alewm.runs.provenance import provenance
+from alewm.runs.files import read_json
 from alewm.training.run import train_run
 
 
@@ -129,15 +129,9 @@ class Measurement:
     made_by: str = ""
     """The command of the experiment that makes it."""
 
-    def path(self, library: Library) -> Path:
-        """The file of its result."""
-        return library.folder(self.run) / "measurements" / f"{self.name}.json"
-
     def result(self, library: Library) -> dict[str, Any] | None:
         """What it found with these options, or None before it has been done."""
-        path = self.path(library)
-        found: dict[str, Any] = read_json(path) if path.exists() else {}
-        return found["measured"] if found.get("options") == self._plain_options else None
+        return read_measurement(library.folder(self.run), self.name, dict(self.options))
 
     def is_done(self, library: Library) -> bool:
         """Whether its result is there."""
@@ -146,17 +140,13 @@ class Measurement:
     def perform(self, library: Library, device: torch.device, *, is_silent: bool) -> None:
         """Measures."""
         data = library.data_path(self.run.task)
-        measured = self.measure(library.folder(self.run), data, device, dict(self.options))
-        content = {"options": self._plain_options, "measured": measured, "made_with": provenance()}
-        write_json(self.path(library), content)
+        options = dict(self.options)
+        measured = self.measure(library.folder(self.run), data, device, options)
+        write_measurement(library.folder(self.run), self.name, options, measured)
 
     def command(self, library: Library) -> str:
         """The same from a shell: the experiment itself, which reuses everything else."""
         return f"{self.made_by}  # {self.name} of {library.folder(self.run)}"
-
-    @property
-    def _plain_options(self) -> dict[str, Any]:
-        return {name: list(value) if isinstance(value, tuple) else value for name, value in self.options}
 
 
 Work = Training | Evaluation | Measurement
