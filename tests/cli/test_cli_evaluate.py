@@ -161,3 +161,11 @@ def test_a_report_shows_runs_and_evaluations_side_by_side(alewm_here, evaluated,
     for word in ("Success", "Capacity", "Masked variance", "Rollouts", "two-room-tiny", "validation"):
         assert word in page
     assert list((tmp_path / "page/figures").glob("dynamics-*.svg"))
+
+
+def test_what_is_no_run_is_refused(trained, data, refused, tmp_path):
+    assert "it is a file" in refused("evaluate", data, *SEARCH)
+    assert "there is no such folder" in refused("evaluate", "nowhere", *SEARCH)
+    shutil.copytree(trained, tmp_path / "damaged")
+    (tmp_path / "damaged/config.json").write_text("[]")
+    assert "config.json must hold a JSON object, found list" in refused("evaluate", "damaged", *SEARCH)

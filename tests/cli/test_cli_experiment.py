@@ -35,7 +35,7 @@ def test_an_experiment_ends_in_a_page_that_report_can_make_again(alewm, alewm_he
 
 def test_the_oscillator_is_an_experiment_too(alewm_here):
     asked = alewm_here("experiment", "oscillator", "--scale", "smoke", "--dry-run")
-    assert asked == "alewm oscillator --out runs/experiments/oscillator-smoke --seeds 0 --epochs 1\n"
+    assert asked == "alewm oscillator --out runs/oscillator/smoke --seeds 0 --epochs 1\n"
 
 
 @pytest.mark.parametrize(

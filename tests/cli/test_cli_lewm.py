@@ -44,11 +44,19 @@ def test_imported_weights_are_evaluated_reported_and_exported_again(alewm_here, 
     assert result["imported_from"]["format"] == "lewm"
     assert len(result["imported_from"]["sha256"]) == 64
     assert alewm_here("report", "run", "--out", "page").splitlines()[-1] == "page/index.html"
+    assert "may have been trained on the episodes held out here" in (tmp_path / "page/index.html").read_text()
     assert alewm_here("export-lewm", "run", "--out", "again").splitlines()[-1] == "again"
     before, after = (torch.load(folder / "weights.pt", weights_only=True) for folder in (released, tmp_path / "again"))
     assert before.keys() == after.keys()
     assert all(torch.equal(before[name], after[name]) for name in before)
     assert (tmp_path / "again/config.json").read_text() == (released / "config.json").read_text()
+
+
+def test_imported_weights_have_no_training_to_publish_or_to_estimate_from(alewm_here, refused, released, data):
+    alewm_here("import-lewm", released, "--data", data, "--out", "runs/imported")
+    alewm_here("evaluate", "runs/imported", *SEARCH, "--animations", 0)
+    assert "was imported: how and on which episodes" in refused("publish", "runs/imported", "--to", "results/here")
+    assert "hours of training" in alewm_here("experiment", "probes", "--dry-run", "--only", "two-room", 192)
 
 
 def test_weights_trained_in_mixed_precision_get_their_rounded_pixels(alewm_here, released, data, tmp_path):
@@ -65,6 +73,7 @@ def test_weights_trained_in_mixed_precision_get_their_rounded_pixels(alewm_here,
 def test_without_data_the_statistics_are_given_and_evaluation_asks_for_episodes(
     alewm_here, refused, released, data, tmp_path
 ):
+    assert "nowhere" in refused("import-lewm", "nowhere", "--out", "run"), "what is missing first"
     said = refused("import-lewm", released, "--task", "two-room", "--out", "run")
     assert "do not say how actions were normalised" in said
     assert "--action-mean and --action-std" in said

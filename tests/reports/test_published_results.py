@@ -254,6 +254,25 @@ def test_what_prefixes_say_of_the_state_is_the_mean_over_the_seeds_that_were_pro
     assert text.count(f"{command}\n") == 1
 
 
+def test_a_page_without_the_paper_s_table_has_no_column_for_it(published):
+    results = published("run")
+    with_it = page_of(results)
+    (results / "paper.json").unlink()
+    text = page_of(results)
+    assert "paper, 10 epochs" in with_it
+    assert "paper" not in text
+    assert "98.5 (95.7 to 99.5), one seed" in text
+
+
+def test_data_are_recorded_to_where_training_looks_for_them():
+    for run in (run for scale in read_published(RESULTS) for run in scale.runs):
+        recorded, trained = (
+            next((c for c in run.commands if f"alewm {verb} " in c), "") for verb in ("collect", "train")
+        )
+        if recorded and trained:
+            assert re.search(r"--out (\S+)", recorded)[1] == re.search(r"--data (\S+)", trained)[1]
+
+
 def test_probes_of_more_and_of_less_are_compared_on_what_both_read(published):
     for seed, more in ((3072, {}), (3073, {"proprio[1]": 0.1, "qvel[0]": 0.9})):
         results = published(f"run-{seed}", config={"training.seed": seed})

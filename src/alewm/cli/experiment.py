@@ -133,7 +133,8 @@ class Experiment:
             raise InputError(
                 "The oscillator has the scales paper and smoke and no --only; its search is `alewm oscillator`."
             )
-        out = self.runs / "experiments" / f"{_OSCILLATOR}-{self.scale}"
+        # Not among the experiments: what it writes is a study of its own, which `alewm report` has no page for.
+        out = self.runs / _OSCILLATOR / self.scale
         seeds, epochs = (self.seeds or (0, 1, 2), None) if self.scale == "paper" else (self.seeds or (0,), 1)
         if self.dry_run:
             print(

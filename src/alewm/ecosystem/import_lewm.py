@@ -55,6 +55,7 @@ def import_lewm(
     The files hold neither the task nor how actions were normalised. Statistics come from the training episodes of
     `data_path`, or from `action_mean` and `action_std`, which win; the task from the file's label or from `task`.
     """
+    files = read_lewm(path)
     given = _given_statistics(action_mean, action_std)
     if given is None and data_path is None:
         raise InputError(
@@ -62,7 +63,6 @@ def import_lewm(
             "FILE (statistics of its training episodes), or --action-mean and --action-std with one number per action "
             "dimension."
         )
-    files = read_lewm(path)
     config = configuration_of(files.state, files.config)
     if rounds_pixels:
         config = replace(config, encoder=replace(config.encoder, patch_map_in_bfloat16=True))

@@ -25,7 +25,7 @@ from alewm.planning.planner import Planner
 from alewm.planning.search_choice import choose_search
 from alewm.progress import Progress
 from alewm.runs.checkpoint import save_tensors
-from alewm.runs.files import read_json, write_json
+from alewm.runs.files import read_json, read_object, write_json
 from alewm.runs.folder import RunFolder
 from alewm.runs.provenance import provenance
 from alewm.training.checkpoint import Description, load_world_model
@@ -87,7 +87,7 @@ def evaluate_run(
     }
     known = check_same_settings(folder / "result.json", evaluated)
     # A folder of its own is a run folder too, so that a report can be made of it; another's is refused.
-    described = {**read_json(run / "config.json"), "evaluated": evaluated}
+    described = {**read_object(run / "config.json"), "evaluated": evaluated}
     is_own = folder.resolve() == run.resolve()
     if not is_own:
         RunFolder(folder).check(described)

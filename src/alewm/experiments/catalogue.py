@@ -45,5 +45,5 @@ RECIPES: dict[str, Recipe] = {module.RECIPE.name: module.RECIPE for module in _M
 def recipe(name: str) -> Recipe:
     """The experiment called `name`; an unknown name is refused, proposing the nearest."""
     if name not in RECIPES:
-        raise unknown_name("experiment", name, RECIPES)
+        raise unknown_name("experiment", name, [*RECIPES, "oscillator"])
     return RECIPES[name]

@@ -13,6 +13,8 @@ from alewm.evaluation.records import EpisodeRecord, read_records
 from alewm.evaluation.settings import EVALUATIONS
 from alewm.presentation.series import Series
 from alewm.reports.columns import read_csv
+from alewm.runs.files import read_object
+from alewm.runs.folder import require_run
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,9 @@ class Run:
 
     @property
     def data_note(self) -> str:
-        """What every caption must say about its data, where `alewm collect` recorded them; of most tasks nothing."""
+        """What every caption must say about its data: where `alewm collect` recorded them, of most tasks nothing."""
+        if "imported_from" in self.config:
+            return "Imported weights, which may have been trained on the episodes held out here."
         task, is_ours = self.config.get("task"), "made_with" in self.provenance.get("data", {})
         return get_task(task).data_note if is_ours and task in task_names() else ""
 
@@ -82,17 +86,15 @@ class Run:
 
 def read_run(folder: Path, name: str | None = None) -> Run:
     """The run in `folder`, checked to be one."""
-    if not (folder / "config.json").is_file():
-        found = ", ".join(sorted(path.name for path in folder.iterdir())) if folder.is_dir() else "no such folder"
-        raise InputError(f"{folder} is no run folder: expected config.json in it, found {found or 'nothing'}.")
+    require_run(folder)
     records = folder / "episodes.jsonl"
     return Run(
         name or folder.resolve().name,
         folder,
-        _read_object(folder / "config.json"),
-        _read_object(folder / "provenance.json"),
+        _read_if_there(folder / "config.json"),
+        _read_if_there(folder / "provenance.json"),
         _read_metrics(folder / "metrics.jsonl") or _published_metrics(folder / "metrics.csv"),
-        _read_object(folder / "result.json"),
+        _read_if_there(folder / "result.json"),
         read_records(records) if records.is_file() else [],
         sorted((folder / "animations").glob("*.gif")),
     )
@@ -116,7 +118,7 @@ def with_data_sets(folders: Sequence[Path]) -> list[Path]:
     found = []
     for folder in folders:
         found.append(folder)
-        config = _read_object(folder / "config.json")
+        config = _read_if_there(folder / "config.json")
         # One data set is described by plain values, several by an object each.
         names = [name for name, each in config.get("data", {}).items() if isinstance(each, dict)]
         results = [folder / EVALUATIONS / name for name in names]
@@ -138,16 +140,8 @@ def flatten(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, 
             yield f"{prefix}{name}", value
 
 
-def _read_object(path: Path) -> dict[str, Any]:
-    if not path.is_file():
-        return {}
-    try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{path} is not JSON: {error}") from error
-    if not isinstance(values, dict):
-        raise InputError(f"{path} must hold a JSON object, found {type(values).__name__}.")
-    return values
+def _read_if_there(path: Path) -> dict[str, Any]:
+    return read_object(path) if path.is_file() else {}
 
 
 def _read_metrics(path: Path) -> list[dict[str, Any]]:

@@ -74,7 +74,13 @@ def _check_finished(run: Path) -> None:
     result = read_json(run / "result.json") if (run / "result.json").is_file() else {}
     if "training" not in result:
         raise InputError(f"{run} has not finished training: repeat its `alewm train` command, then evaluate it.")
-    if any(isinstance(value, dict) for value in read_json(run / "config.json").get("data", {}).values()):
+    config = read_json(run / "config.json")
+    if "imported_from" in config:
+        raise InputError(
+            f"{run} was imported: how and on which episodes it was trained is not known here, so the page of results "
+            f"has no row for it. `alewm report {run}` shows it alone."
+        )
+    if any(isinstance(value, dict) for value in config.get("data", {}).values()):
         raise InputError(f"{run} learned from several data sets, which the page of results has no table for yet.")
     if "evaluated" not in result and not _evaluations(run):
         raise InputError(f"{run} has not been evaluated: `alewm evaluate {run}` first.")

@@ -1,6 +1,7 @@
 """Published runs in order: those of one scale beside each other, seeds of one configuration together."""
 
 import json
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -70,8 +71,15 @@ class PublishedRun:
         """What to type, in order, to have its numbers again."""
         results = [each[name] for each in (self.evaluations, self.measurements) for name in sorted(each)]
         made = [self.run.provenance, *(result.get("made_with", {}) for result in results)]
-        commands = [self.run.provenance.get("data", {}).get("made_with"), *(each.get("command") for each in made)]
+        commands = [self._collecting, *(each.get("command") for each in made)]
         return list(dict.fromkeys(command for command in commands if command))
+
+    @property
+    def _collecting(self) -> str | None:
+        """How its data are recorded, to where its training command looks for them; None if nobody knows."""
+        command: str | None = self.run.provenance.get("data", {}).get("made_with")
+        place = re.search(r"--data (\S+)", self.run.provenance.get("command", ""))
+        return re.sub(r"--out \S+$", lambda _: f"--out {place[1]}", command) if command and place else command
 
     @property
     def epochs(self) -> float:

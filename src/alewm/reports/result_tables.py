@@ -26,8 +26,8 @@ def success_cell(configuration: Configuration, name: str = "success_rate", setti
     return Cell(f"{spread.percent(1)} ({low:.1f} to {high:.1f}), one seed", commands=commands)
 
 
-def main_table(scale: Scale, paper: Mapping[str, Any], caption: str) -> Table:
-    """Every configuration evaluated with default settings, the floors below them."""
+def main_table(scale: Scale, paper: Mapping[str, Any] | None, caption: str) -> Table:
+    """Every configuration evaluated with default settings, the floors below them; the paper's figures if given."""
     shown = [each for each in scale.configurations if each.evaluated()]
     rows: list[Row] = []
     for named, each in zip(named_columns(shown), shown, strict=True):
@@ -39,15 +39,15 @@ def main_table(scale: Scale, paper: Mapping[str, Any], caption: str) -> Table:
                 success_cell(each, "success_rate_nontrivial"),
                 each.spread("mean_capacity").shown(),
                 _counts(each.evaluated()),
-                _paper_cell(each, paper),
+                *([] if paper is None else [_paper_cell(each, paper)]),
             ]
         )
     for name, key in (("uniform random", "random"), ("doing nothing", "zero"), ("recorded actions", "replay")):
         rates = [_range(shown, f"{key}_success_rate{kind}") for kind in ("", "_nontrivial")]
         if rates[0] != NONE:
-            rows.append([name, *[NONE] * 5, *rates, *[NONE] * 3])
+            rows.append([name, *[NONE] * 5, *rates, *[NONE] * (2 if paper is None else 3)])
     head = [*COLUMNS, "seeds", "success (%)", "not solved at the start (%)", "mean capacity"]
-    head += ["capacities (k: episodes)", f"paper, {paper['epochs']} epochs (%)"]
+    head += ["capacities (k: episodes)", *([] if paper is None else [f"paper, {paper['epochs']} epochs (%)"])]
     return Table.of(f"{scale.slug}-success", caption, head, rows)
 
 
@@ -96,9 +96,10 @@ def settings_table(scale: Scale, caption: str) -> Table | None:
     return Table.of(f"{scale.slug}-settings", caption, [*head, "mean capacity"], rows)
 
 
-def read_paper(results: Path) -> dict[str, Any]:
-    """The paper's table, as it is kept beside ours."""
-    found: dict[str, Any] = read_json(results / "paper.json")
+def read_paper(results: Path) -> dict[str, Any] | None:
+    """The paper's table, where it is kept beside ours."""
+    path = results / "paper.json"
+    found: dict[str, Any] | None = read_json(path) if path.is_file() else None
     return found
 
 

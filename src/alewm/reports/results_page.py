@@ -25,10 +25,10 @@ d is the width of the latent, λ the weight of the regularizer, s_q the selector
 α the degree of the prior. Success is the share of held-out test pairs (a start, and a goal 25 steps later in the same
 episode) that were reached within the budget; ± is the standard error over seeds, and one seed has Wilson's 95 %
 interval instead. "Not solved at the start" leaves out the pairs that count as reached before the first step. Mean
-capacity is the number of latent coordinates planned with, averaged over episodes, then seeds. The paper's figures are
+capacity is the number of latent coordinates planned with, averaged over episodes, then seeds."""
+_PAPERS = """ The paper's figures are
 those of its main table, after ten epochs on its own data and pairs, which are not ours: they say what is known, at
-another budget.
-"""
+another budget."""
 
 
 def write_results_page(results: Path, out: Path) -> Path:
@@ -49,25 +49,25 @@ def results_page(results: Path, out: Path) -> tuple[str, list[ResultFigure]]:
     """The Markdown of a page that will be at `out`, and its figures, not drawn yet."""
     scales, paper = read_published(results), tables.read_paper(results)
     figures: list[ResultFigure] = []
-    parts = [_top(results, out)]
+    parts = [_top(results, out, _LEGEND if paper is None else _LEGEND + _PAPERS)]
     for scale in scales:
         parts += _section(scale, paper, results, out, figures)
     parts += _oscillator(results / "oscillator", out)
     return "\n".join(parts), figures
 
 
-def _top(results: Path, out: Path) -> str:
+def _top(results: Path, out: Path, legend: str) -> str:
     command = f"alewm report {results.name} --out {out.parent.name}/{out.name}"
     where = os.path.relpath(results, out.parent)
     return (
         f"<!-- Made by `{command}` from {results.name}/. Publish runs there (`alewm publish`) and repeat it. -->\n\n"
         f"# Results\n\nMade by `{command}` from the records in [{results.name}/]({where}), which hold every number on "
-        f"this page, episode by episode.\n\n{_LEGEND}"
+        f"this page, episode by episode.\n\n{legend}\n"
     )
 
 
 def _section(
-    scale: Scale, paper: dict[str, Any], results: Path, out: Path, figures: list[ResultFigure]
+    scale: Scale, paper: dict[str, Any] | None, results: Path, out: Path, figures: list[ResultFigure]
 ) -> Iterator[str]:
     yield f"## {_title(scale)}\n"
     if any(each.evaluated() for each in scale.configurations):

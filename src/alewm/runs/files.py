@@ -46,6 +46,17 @@ def read_json(path: Path) -> Any:
         ) from error
 
 
+def read_object(path: Path) -> dict[str, Any]:
+    """The JSON object in `path`, which nothing computes again; anything else is refused."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{path} is not JSON: {error}") from error
+    if not isinstance(found, dict):
+        raise InputError(f"{path} must hold a JSON object, found {type(found).__name__}.")
+    return found
+
+
 def append_json_line(path: Path, value: dict[str, Any]) -> None:
     """Adds one line of JSON, whole or not at all as far as the system allows."""
     with path.open("a") as file:

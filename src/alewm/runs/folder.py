@@ -14,6 +14,18 @@ from alewm.runs.files import append_json_line, read_json, write_json
 from alewm.runs.provenance import provenance
 
 
+def require_run(folder: Path) -> None:
+    """Refuses what is no run folder, saying what is there instead."""
+    if (folder / "config.json").is_file():
+        return
+    if folder.is_dir():
+        names = ", ".join(sorted(each.name for each in folder.iterdir()))
+        found = f"expected config.json in it, found {names or 'nothing'}"
+    else:
+        found = "it is a file" if folder.exists() else "there is no such folder"
+    raise InputError(f"{folder} is no run folder: {found}.")
+
+
 class RunFolder:
     """Where everything about one run is kept."""
 

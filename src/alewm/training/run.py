@@ -14,7 +14,7 @@ from alewm.data.splits import SplitBy
 from alewm.distributed import num_ranks
 from alewm.errors import InputError
 from alewm.progress import Progress
-from alewm.runs.folder import RunFolder
+from alewm.runs.folder import RunFolder, require_run
 from alewm.runs.lock import only_writer
 from alewm.training.checkpoint import checkpoints_in
 from alewm.training.config import RunConfig
@@ -102,9 +102,7 @@ def _open(paths: Sequence[Path], config: RunConfig, split_by: SplitBy) -> Traini
 
 def latest_checkpoint(run: Path) -> Path:
     """The newest checkpoint of the run in `run`."""
-    if not (run / "config.json").is_file():
-        found = ", ".join(sorted(path.name for path in run.iterdir())) if run.is_dir() else "no such folder"
-        raise InputError(f"{run} is no run folder: expected config.json in it, found {found or 'nothing'}.")
+    require_run(run)
     saved = checkpoints_in(run / "checkpoints")
     if not saved:
         raise InputError(f"{run} has no checkpoint yet. Repeat its `alewm train` command to train it.")

@@ -94,7 +94,7 @@ class Library:
         found: dict[int, float] = {}
         for folder in self._known.values():
             training = (RunFolder(folder).result() or {}).get("training")
-            if training:
+            if training and "seconds" in training:  # imported weights were trained elsewhere
                 config: dict[str, Any] = read_json(folder / "config.json")
                 found[config["model"]["encoder"]["hidden_dim"]] = training["seconds"] / training["step"]
         return found
