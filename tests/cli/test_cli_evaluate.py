@@ -163,7 +163,7 @@ def test_a_report_shows_runs_and_evaluations_side_by_side(alewm_here, evaluated,
     assert list((tmp_path / "page/figures").glob("dynamics-*.svg"))
 
 
-def test_what_is_no_run_is_refused(trained, data, refused, tmp_path):
+def test_what_was_taken_for_a_run_is_named(trained, data, refused, tmp_path):
     assert "it is a file" in refused("evaluate", data, *SEARCH)
     assert "there is no such folder" in refused("evaluate", "nowhere", *SEARCH)
     shutil.copytree(trained, tmp_path / "damaged")
