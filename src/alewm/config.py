@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from alewm.errors import InputError, unknown_name
+from alewm.ranges import ranges_of
 
 ConfigType = TypeVar("ConfigType")
 
@@ -104,6 +105,8 @@ def _set_field(kind: Any, values: dict[str, Any], path: list[str], value: Any, w
     elif not _fits(hint, value):
         raise InputError(f"{whole} must be {_described(hint)}, got {value!r}.")
     else:
+        if name in (allowed := ranges_of(kind)):
+            allowed[name].check(whole, value)
         values[name] = float(value) if hint is float else list(value) if isinstance(value, tuple) else value
 
 

@@ -154,6 +154,11 @@ def test_unusable_data_files_are_named(refused, data, tmp_path):
         (("two-room-tiny", "--device", "gpu"), "Unknown device 'gpu'"),
         (("push-t-192",), "holds episodes of 'two-room'"),
         (("two-room-192",), "Collect at 224 pixels or more"),
+        (("two-room-tiny", "--seed", -1), "seed must not be negative, got -1"),
+        (("two-room-tiny", "--threads", -1), "--threads must not be negative, got -1"),
+        (("two-room-tiny", "--learning-rate", "nan"), "learning_rate must be positive and finite, got nan"),
+        (("two-room-tiny", "--set", "model.predictor.num_blocks=-1"), "model.predictor.num_blocks must be at least 1"),
+        (("two-room-tiny", "--set", "model.predictor.context_length=2"), "context_length must be at least 3"),
     ],
 )
 def test_bad_input_gets_a_message_and_leaves_nothing(refused, data, tmp_path, arguments, message):

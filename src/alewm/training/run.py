@@ -23,6 +23,7 @@ from alewm.training.data_sets import named_tasks
 from alewm.training.loggers import Loggers
 from alewm.training.mixed_data import MixedData
 from alewm.training.ranks import first_rank_first, leave_ranks, share_of_batch, start_ranks, this_rank
+from alewm.training.trainable import check_trainable
 from alewm.training.trainer import Trainer, TrainingResult
 
 LARGEST_PRECISION_GAP = 0.05
@@ -49,6 +50,7 @@ def train_run(
     """
     paths = (data,) if isinstance(data, Path) else tuple(data)
     config = named_tasks(config, paths)
+    check_trainable(config)
     told = Loggers(loggers, out, to_dict(config))
     device = start_ranks(device)
     try:
