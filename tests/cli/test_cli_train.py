@@ -151,6 +151,7 @@ def test_unusable_data_files_are_named(refused, data, tmp_path):
         (("two-room-tiny", "--batch-size", 5000), "fewer than one batch"),
         (("two-room-tiny", "--steps", 0), "num_steps must be at least 1"),
         (("two-room-tiny", "--acceleration", "graph"), "Updates cannot be compiled: the device is a cpu"),
+        (("two-room-tiny", "--encoder-blocks", "fused"), "blocks cannot be fused: the device is a cpu"),
         (("two-room-tiny", "--device", "gpu"), "Unknown device 'gpu'"),
         (("push-t-192",), "holds episodes of 'two-room'"),
         (("two-room-192",), "Collect at 224 pixels or more"),
