@@ -58,13 +58,28 @@ def _revive(hint: Any, value: Any) -> Any:
     return value
 
 
-def differences(asked: Mapping[str, Any], found: Mapping[str, Any], prefix: str = "") -> list[str]:
-    """One line for every field in which two configs differ, as dotted names."""
-    lines = []
+def young_defaults(kind: Any) -> dict[str, Any]:
+    """The defaults that `to_dict` leaves out of configs of type `kind`, nested as it nests fields."""
+    hints, defaults = get_type_hints(kind), dict[str, Any]()
+    for field in dataclasses.fields(kind):
+        if "added_later" in field.metadata:
+            defaults[field.name] = field.default
+        elif dataclasses.is_dataclass(hints[field.name]):
+            defaults[field.name] = young_defaults(hints[field.name])
+    return defaults
+
+
+def differences(
+    asked: Mapping[str, Any], found: Mapping[str, Any], defaults: Mapping[str, Any] | None = None, prefix: str = ""
+) -> list[str]:
+    """One line for every field in which two configs differ, as dotted names; one left out has that of `defaults`."""
+    lines, defaults = [], defaults or {}
     for name in sorted({*asked, *found}):
-        here, there = asked.get(name, "(absent)"), found.get(name, "(absent)")
+        left_out = defaults.get(name, "(absent)")
+        here, there = asked.get(name, left_out), found.get(name, left_out)
         if isinstance(here, Mapping) and isinstance(there, Mapping):
-            lines += differences(here, there, f"{prefix}{name}.")
+            deeper = left_out if isinstance(left_out, Mapping) else None
+            lines += differences(here, there, deeper, f"{prefix}{name}.")
         elif here != there:
             lines.append(f"{prefix}{name}: asked {here!r}, found {there!r}")
     return lines

@@ -108,6 +108,8 @@ def test_a_finished_run_is_not_repeated_and_another_configuration_is_refused(ref
     before = contents(trained)
     assert alewm_here(*TRAIN, "--data", data, "--out", trained).split() == [str(trained)]
     assert "training.seed: asked 7, found" in refused(*TRAIN, "--seed", 7, "--data", data, "--out", trained)
+    said = refused(*TRAIN, "--set", "objective.directions=prefixes", "--data", data, "--out", trained)
+    assert "objective.directions: asked 'prefixes', found 'sphere'" in said
     assert contents(trained) == before
 
 

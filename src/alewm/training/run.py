@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from alewm.config import to_dict
+from alewm.config import to_dict, young_defaults
 from alewm.data.splits import SplitBy
 from alewm.distributed import num_ranks
 from alewm.errors import InputError
@@ -57,7 +57,7 @@ def train_run(
         share_of_batch(config.training.batch_size)
         with first_rank_first():
             learned = _open(paths, config, split_by)
-            folder = RunFolder(out)
+            folder = RunFolder(out, young_defaults(RunConfig))
             described = {**to_dict(config), "data": learned.identity()}
             folder.check(described)
         is_first = this_rank() == 0
