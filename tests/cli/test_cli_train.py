@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -111,6 +112,24 @@ def test_a_finished_run_is_not_repeated_and_another_configuration_is_refused(ref
     said = refused(*TRAIN, "--set", "objective.directions=prefixes", "--data", data, "--out", trained)
     assert "objective.directions: asked 'prefixes', found 'sphere'" in said
     assert contents(trained) == before
+
+
+@pytest.mark.parametrize("leaves_older", [True, False])
+def test_a_damaged_checkpoint_is_left_behind_by_what_the_message_says(
+    refused, alewm_here, trained, data, tmp_path, leaves_older
+):
+    run = shutil.copytree(trained, tmp_path / "run")
+    last, weights = last_checkpoint(run), (last_checkpoint(run) / "model.safetensors").read_bytes()
+    for other in run.glob("checkpoints/step-*"):
+        if other != last and not leaves_older:
+            shutil.rmtree(other)
+    (last / "model.safetensors").write_bytes(weights[:1000])
+    command = (*TRAIN, "--data", data, "--out", "run")
+    doomed = re.search(r"[Dd]elete the folder (\S+), then repeat", refused(*command))[1]
+    assert (tmp_path / doomed) == last
+    shutil.rmtree(tmp_path / doomed)
+    alewm_here(*command)
+    assert (last / "model.safetensors").read_bytes() == weights
 
 
 def test_a_diverging_run_names_its_last_good_checkpoint(refused, data, tmp_path):
