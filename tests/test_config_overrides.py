@@ -1,8 +1,11 @@
 """Fields of a configuration by their dotted path."""
 
+import dataclasses
 import hashlib
 import json
+import math
 from pathlib import Path
+from typing import get_args, get_origin, get_type_hints
 
 import pytest
 
@@ -10,6 +13,7 @@ from alewm.config import changed_fields, from_dict, overridden, to_dict
 from alewm.errors import InputError
 from alewm.experiments.framework.run import config_key
 from alewm.experiments.presets import preset, preset_names
+from alewm.ranges import ranges_of
 from alewm.training.config import RunConfig
 
 STORED = sorted(Path(__file__).parents[1].glob("results/*/*/config.json"))
@@ -52,6 +56,79 @@ def test_what_does_not_fit_is_refused(path, value, message):
     with pytest.raises(InputError) as refusal:
         overridden(preset("two-room-tiny"), {path: value})
     assert message in str(refusal.value)
+
+
+SIZES = (
+    "model.action_dim",
+    "model.projector_dim",
+    "model.encoder.image_size",
+    "model.encoder.patch_size",
+    "model.encoder.hidden_dim",
+    "model.encoder.num_blocks",
+    "model.encoder.num_heads",
+    "model.encoder.mlp_dim",
+    "model.predictor.num_blocks",
+    "model.predictor.num_heads",
+    "model.predictor.head_dim",
+    "model.predictor.mlp_dim",
+    "model.predictor.context_length",
+    "model.selector.num_heads",
+    "model.selector.mlp_dim",
+    "objective.num_projections",
+    "training.batch_size",
+    "training.num_steps",
+    "training.keep_checkpoints",
+)
+WEIGHTS = ("objective.regularizer_weight", "objective.prior_weight", "training.optim.weight_decay")
+RATES = (
+    "training.optim.learning_rate",
+    "training.optim.selector_multiplier",
+    "training.optim.clip_norm",
+    "objective.temperature",
+)
+SHARES = ("training.optim.warmup_fraction", "training.optim.selector_delay", "model.predictor.dropout")
+
+
+@pytest.mark.parametrize(
+    ("path", "values", "rule"),
+    [
+        *((path, (0, -5), "must be at least 1") for path in SIZES),
+        *((path, (-1, math.nan, math.inf), "must be finite and not negative") for path in WEIGHTS),
+        *((path, (0, -1, math.nan, math.inf), "must be positive and finite") for path in RATES),
+        *((path, (-0.1, 1, math.nan), "is a share in [0, 1)") for path in SHARES),
+        ("model.prior_degree", (math.nan, -math.inf), "must be a finite number"),
+        ("model.selector.num_blocks", (-1,), "must not be negative"),
+        ("training.seed", (-1,), "must not be negative"),
+        ("training.recalibration_batches", (-1,), "must not be negative"),
+    ],
+)
+def test_numbers_outside_of_a_fields_range_are_refused_by_its_path(path, values, rule):
+    for value in values:
+        with pytest.raises(InputError) as refusal:
+            overridden(preset("two-room-tiny"), {path: value})
+        assert f"{path} {rule}, got {value}." in str(refusal.value)
+
+
+def test_every_number_of_a_configuration_has_a_range():
+    """A field without one takes numbers that fail in the middle of training, or train something else in silence."""
+
+    def unbounded(kind):
+        for name, hint in get_type_hints(kind).items():
+            if dataclasses.is_dataclass(hint):
+                yield from unbounded(hint)
+            elif {int, float} & {hint, *get_args(hint)} and get_origin(hint) is not tuple:
+                yield from () if name in ranges_of(kind) else (f"{kind.__name__}.{name}",)
+
+    assert list(unbounded(RunConfig)) == []
+
+
+def test_heads_of_a_selector_must_divide_the_width_where_there_is_a_selector():
+    config = preset("two-room-tiny")
+    with pytest.raises(InputError, match="selector's 5 heads do not divide the encoder's width"):
+        overridden(config, {"model.selector.num_heads": 5})
+    assert (
+        overridden(config, {"model.selector.num_heads": 5, "model.has_selector": False}).model.selector.num_heads == 5
+    )
 
 
 def test_a_field_that_came_later_counts_only_where_it_is_not_at_its_default():

@@ -8,12 +8,24 @@ import pytest
 SOURCE = Path(__file__).parents[1] / "src" / "alewm"
 
 # Each room may import from itself and from the rooms before it in its own line of sight.
-FOUNDATION = {"errors", "shapes", "config", "distributed", "progress", "devices", "workers", "native", "follower"}
+FOUNDATION = {
+    "errors",
+    "shapes",
+    "ranges",
+    "config",
+    "distributed",
+    "progress",
+    "devices",
+    "workers",
+    "native",
+    "follower",
+}
 BELOW_EXPERIMENTS = FOUNDATION | {"capacity", "regularizers", "model", "planning", "data", "envs", "runs"}
 MAY_IMPORT = {
     "errors": set(),
     "shapes": set(),
-    "config": {"errors"},
+    "ranges": {"errors"},
+    "config": {"errors", "ranges"},
     "distributed": {"shapes"},
     "progress": set(),
     "devices": {"errors"},

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from alewm.errors import InputError, unknown_name
+from alewm.ranges import ranges_of
 
 ConfigType = TypeVar("ConfigType")
 
@@ -57,13 +58,28 @@ def _revive(hint: Any, value: Any) -> Any:
     return value
 
 
-def differences(asked: Mapping[str, Any], found: Mapping[str, Any], prefix: str = "") -> list[str]:
-    """One line for every field in which two configs differ, as dotted names."""
-    lines = []
+def young_defaults(kind: Any) -> dict[str, Any]:
+    """The defaults that `to_dict` leaves out of configs of type `kind`, nested as it nests fields."""
+    hints, defaults = get_type_hints(kind), dict[str, Any]()
+    for field in dataclasses.fields(kind):
+        if "added_later" in field.metadata:
+            defaults[field.name] = field.default
+        elif dataclasses.is_dataclass(hints[field.name]):
+            defaults[field.name] = young_defaults(hints[field.name])
+    return defaults
+
+
+def differences(
+    asked: Mapping[str, Any], found: Mapping[str, Any], defaults: Mapping[str, Any] | None = None, prefix: str = ""
+) -> list[str]:
+    """One line for every field in which two configs differ, as dotted names; one left out has that of `defaults`."""
+    lines, defaults = [], defaults or {}
     for name in sorted({*asked, *found}):
-        here, there = asked.get(name, "(absent)"), found.get(name, "(absent)")
+        left_out = defaults.get(name, "(absent)")
+        here, there = asked.get(name, left_out), found.get(name, left_out)
         if isinstance(here, Mapping) and isinstance(there, Mapping):
-            lines += differences(here, there, f"{prefix}{name}.")
+            deeper = left_out if isinstance(left_out, Mapping) else None
+            lines += differences(here, there, deeper, f"{prefix}{name}.")
         elif here != there:
             lines.append(f"{prefix}{name}: asked {here!r}, found {there!r}")
     return lines
@@ -104,6 +120,8 @@ def _set_field(kind: Any, values: dict[str, Any], path: list[str], value: Any, w
     elif not _fits(hint, value):
         raise InputError(f"{whole} must be {_described(hint)}, got {value!r}.")
     else:
+        if name in (allowed := ranges_of(kind)):
+            allowed[name].check(whole, value)
         values[name] = float(value) if hint is float else list(value) if isinstance(value, tuple) else value
 
 

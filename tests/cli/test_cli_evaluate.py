@@ -121,6 +121,9 @@ def test_looking_after_every_block_plans_as_often(alewm_here, trained, tmp_path)
     [
         (("--capacity", "3"), "3"),
         (("--capacity", "model"), "Did you mean 'modal'?"),
+        (("--capacity", "best-of:"), "names no capacities"),
+        (("--capacity", "best-of:4,4"), "names a capacity twice"),
+        (("--seed", -1), "seed of the planner's noise must not be negative"),
         (("--episodes", 99), "has 3 pairs"),
         (("--episodes", 0), "--episodes must be at least 1"),
         (("--candidates", 1), "CEM needs at least 2 elites"),

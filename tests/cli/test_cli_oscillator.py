@@ -159,7 +159,7 @@ def test_a_full_disk_gets_a_message_not_a_traceback(alewm, study_copy):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("oscillator", "--epochs", "0"), "must be positive"),
+        (("oscillator", "--epochs", "0"), "alewm: epochs must be positive, got 0.\n"),
         (("oscillator", "--seeds", "1", "1"), "Seeds must be distinct"),
         (("oscillator", "--jobs", "-1"), "--jobs is a number of processes"),
         (("oscillator", "--methods", "alewn"), "alewn"),

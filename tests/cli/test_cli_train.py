@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -108,7 +109,27 @@ def test_a_finished_run_is_not_repeated_and_another_configuration_is_refused(ref
     before = contents(trained)
     assert alewm_here(*TRAIN, "--data", data, "--out", trained).split() == [str(trained)]
     assert "training.seed: asked 7, found" in refused(*TRAIN, "--seed", 7, "--data", data, "--out", trained)
+    said = refused(*TRAIN, "--set", "objective.directions=prefixes", "--data", data, "--out", trained)
+    assert "objective.directions: asked 'prefixes', found 'sphere'" in said
     assert contents(trained) == before
+
+
+@pytest.mark.parametrize("leaves_older", [True, False])
+def test_a_damaged_checkpoint_is_left_behind_by_what_the_message_says(
+    refused, alewm_here, trained, data, tmp_path, leaves_older
+):
+    run = shutil.copytree(trained, tmp_path / "run")
+    last, weights = last_checkpoint(run), (last_checkpoint(run) / "model.safetensors").read_bytes()
+    for other in run.glob("checkpoints/step-*"):
+        if other != last and not leaves_older:
+            shutil.rmtree(other)
+    (last / "model.safetensors").write_bytes(weights[:1000])
+    command = (*TRAIN, "--data", data, "--out", "run")
+    doomed = re.search(r"[Dd]elete the folder (\S+), then repeat", refused(*command))[1]
+    assert (tmp_path / doomed) == last
+    shutil.rmtree(tmp_path / doomed)
+    alewm_here(*command)
+    assert (last / "model.safetensors").read_bytes() == weights
 
 
 def test_a_diverging_run_names_its_last_good_checkpoint(refused, data, tmp_path):
@@ -151,9 +172,15 @@ def test_unusable_data_files_are_named(refused, data, tmp_path):
         (("two-room-tiny", "--batch-size", 5000), "fewer than one batch"),
         (("two-room-tiny", "--steps", 0), "num_steps must be at least 1"),
         (("two-room-tiny", "--acceleration", "graph"), "Updates cannot be compiled: the device is a cpu"),
+        (("two-room-tiny", "--encoder-blocks", "fused"), "blocks cannot be fused: the device is a cpu"),
         (("two-room-tiny", "--device", "gpu"), "Unknown device 'gpu'"),
         (("push-t-192",), "holds episodes of 'two-room'"),
         (("two-room-192",), "Collect at 224 pixels or more"),
+        (("two-room-tiny", "--seed", -1), "seed must not be negative, got -1"),
+        (("two-room-tiny", "--threads", -1), "--threads must not be negative, got -1"),
+        (("two-room-tiny", "--learning-rate", "nan"), "learning_rate must be positive and finite, got nan"),
+        (("two-room-tiny", "--set", "model.predictor.num_blocks=-1"), "model.predictor.num_blocks must be at least 1"),
+        (("two-room-tiny", "--set", "model.predictor.context_length=2"), "context_length must be at least 3"),
     ],
 )
 def test_bad_input_gets_a_message_and_leaves_nothing(refused, data, tmp_path, arguments, message):

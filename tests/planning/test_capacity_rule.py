@@ -70,6 +70,10 @@ def test_rules_have_names(text, rule):
         ("best-of:8;32", "got '8;32'"),
         ("-8", "A capacity is one of"),
         ("modal:8", "Unknown capacity rule 'modal:8'"),
+        ("modal:", "Unknown capacity rule 'modal:'"),
+        ("best-of:", "best-of: names no capacities; write best-of:8,32, or best-of for all"),
+        ("best-of:8,8", "best-of:8,8 names a capacity twice"),
+        ("best-of:8,", "got ''"),
     ],
 )
 def test_bad_rules_are_refused_by_name(text, message):

@@ -85,6 +85,15 @@ def test_differences_are_listed_field_by_field():
     assert differences({"a": 1}, {}) == ["a: asked 1, found '(absent)'"]
 
 
+def test_a_field_that_an_older_config_lacks_is_named_with_its_default(tmp_path):
+    older, defaults = {"model": {"width": 8}}, {"model": {"prior": "ranks"}}
+    RunFolder(tmp_path / "run", defaults).open(older)
+    with pytest.raises(InputError, match=r"model\.prior: asked 'smooth', found 'ranks'"):
+        RunFolder(tmp_path / "run", defaults).check({"model": {"width": 8, "prior": "smooth"}})
+    assert RunFolder(tmp_path / "run", defaults).check({"model": {"width": 8, "prior": "ranks"}})
+    assert differences({}, {"prior": "smooth"}, {"prior": "ranks"}) == ["prior: asked 'ranks', found 'smooth'"]
+
+
 def test_tensors_survive_their_file(tmp_path):
     tensors = {"weight": torch.randn(3, 2), "bias": torch.zeros(2)}
     save_tensors(tmp_path / "model.safetensors", tensors)

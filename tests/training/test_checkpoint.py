@@ -126,7 +126,7 @@ def test_every_difference_is_listed(saved):
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "training.safetensors", "checkpoint.json"])
-@pytest.mark.parametrize("damage", ["cut", "absent"])
+@pytest.mark.parametrize("damage", ["cut", "absent", "garbled"])
 def test_damage_is_named(saved, name, damage):
     session, checkpoint = saved
     path = checkpoint / name
@@ -134,8 +134,16 @@ def test_damage_is_named(saved, name, damage):
     path.unlink()
     if damage == "cut":
         path.write_bytes(content[: len(content) // 2])
-    with pytest.raises(InputError, match=name.replace(".", r"\.")):
+    if damage == "garbled":
+        path.write_bytes(b"\xff" * len(content))
+    with pytest.raises(InputError, match=name.replace(".", r"\.")) as refusal:
         load_checkpoint(checkpoint, *session.parts)
+    assert f"There is no older checkpoint: delete the folder {checkpoint}," in str(refusal.value)
+    save_checkpoint(checkpoint.parent, describe(2), *session.parts)
+    with pytest.raises(InputError) as refusal:
+        load_checkpoint(checkpoint, *session.parts)
+    assert f"Delete the folder {checkpoint}, then repeat the command: it goes on from" in str(refusal.value)
+    assert "step-00000002" in str(refusal.value)
 
 
 def test_another_format_and_another_config_field_are_refused(saved):

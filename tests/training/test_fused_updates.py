@@ -3,9 +3,11 @@
 import copy
 import dataclasses
 
+import pytest
 import torch
 from memory_windows import MODEL, MemoryWindows, draw_windows, run_config
 
+from alewm.errors import InputError
 from alewm.model.vit import ViTConfig, first_token_after
 from alewm.model.world_model import build_world_model
 from alewm.training.acceleration import choose_acceleration
@@ -67,12 +69,21 @@ def test_blocks_are_fused_where_they_can_be_and_the_reason_is_given():
     small = dataclasses.replace(TINY, hidden_dim=384, num_heads=6)
     assert "the encoder's blocks plain (rows of 384 do not fit" in said(encoder=small)
     assert said(acceleration="none") == "not compiled (asked for)"
-    assert said("fused", device=CPU).endswith("the encoder's blocks plain (the device is a cpu)")
+    for obstacle, options in (
+        ("the device is a cpu", {"device": CPU}),
+        ("products are not in bfloat16", {"dtype": None}),
+        ("rows of 384 do not fit", {"encoder": small}),
+    ):
+        with pytest.raises(InputError, match=f"blocks cannot be fused: {obstacle}"):
+            said("fused", **options)
 
 
-def test_a_run_without_a_gpu_that_asks_for_them_trains_with_plain_blocks(tmp_path):
-    config = run_config(num_steps=1, encoder_blocks="fused")
-    trainer = Trainer(config, MemoryWindows(draw_windows(16), 16), folder=tmp_path, device=CPU)
+def test_a_run_without_a_gpu_has_plain_blocks_and_is_refused_if_it_asks_for_others(tmp_path):
+    windows = MemoryWindows(draw_windows(16), 16)
+    with pytest.raises(InputError, match="The encoder's blocks cannot be fused: the device is a cpu"):
+        Trainer(run_config(encoder_blocks="fused"), windows, folder=tmp_path, device=CPU)
+    assert not any(tmp_path.iterdir())
+    trainer = Trainer(run_config(num_steps=1), windows, folder=tmp_path, device=CPU)
     assert not trainer.acceleration.fused
     trainer.run()
     assert trainer.model.encoder.first_token is first_token_after

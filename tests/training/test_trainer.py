@@ -157,6 +157,8 @@ def test_another_config_in_the_same_folder_is_refused_with_the_difference(tmp_pa
     )
     with pytest.raises(InputError, match=r"objective\.num_projections: asked 8, found 16"):
         trainer(tmp_path, changed).run()
+    with pytest.raises(InputError, match=r"training\.encoder_blocks: asked 'plain', found 'auto'"):
+        trainer(tmp_path, run_config(encoder_blocks="plain")).run()
 
 
 def test_a_non_finite_loss_stops_with_the_last_good_checkpoint_named(tmp_path):

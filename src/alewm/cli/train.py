@@ -76,6 +76,8 @@ class Train:
             return
         if self.preset is None:
             raise InputError("Name a preset: alewm train PRESET --data FILE. `alewm train --list` shows all.")
+        if self.threads < 0:
+            raise InputError(f"--threads must not be negative, got {self.threads}; 0 means one per core.")
         config = self._configured(preset(self.preset))
         if not self.data:
             raise InputError(f"--data FILE is needed: the episodes of {config.task!r} to learn from.")

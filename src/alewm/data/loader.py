@@ -17,6 +17,7 @@ from alewm.data.normalize import ActionStatistics
 from alewm.data.store import EpisodeStore
 from alewm.data.windows import WindowShape
 from alewm.errors import InputError
+from alewm.ranges import Count, CountOrZero, check_ranges
 from alewm.shapes import Float, Tensor, UInt8
 from alewm.workers import num_available_cores
 
@@ -28,23 +29,26 @@ _FRAMES_PER_TASK = 16
 class LoaderConfig:
     """How windows are drawn and decoded."""
 
-    batch_size: int = 128
+    batch_size: Count = 128
     """Windows in a global batch, over all processes."""
 
-    seed: int = 3072
+    seed: CountOrZero = 3072
     """Of the order of windows; each epoch has its own order."""
 
     shuffle: bool = True
     """Draw windows in random order; otherwise in the order of the file."""
 
-    num_threads: int = 0
+    num_threads: CountOrZero = 0
     """Threads that decode frames; 0 for one per available core."""
 
-    prefetch_batches: int = 2
+    prefetch_batches: CountOrZero = 2
     """Batches decoded ahead of the one in use."""
 
-    image_size: int = 0
+    image_size: CountOrZero = 0
     """Average frames down to this width and height; 0 keeps them as stored."""
+
+    def __post_init__(self) -> None:
+        check_ranges(self)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from alewm.config import to_dict
+from alewm.config import to_dict, young_defaults
 from alewm.data.collect import collect_command
 from alewm.data.normalize import ActionStatistics
 from alewm.data.splits import Splits, load_or_make_splits
@@ -84,7 +84,7 @@ def import_lewm(
     }
     described = {**to_dict(run_config), "imported_from": origin, "action_statistics": statistics.to_dict()}
     described["data"] = {name: value for name, value in identity.items() if name != "path"}
-    folder = RunFolder(out).open(described, data=identity)
+    folder = RunFolder(out, young_defaults(RunConfig)).open(described, data=identity)
     if data is not None:
         data.splits.save(out / SPLITS)
     checkpoint = save_weights(folder.checkpoints, Description(0, run_config, {}, extras), model.state_dict())

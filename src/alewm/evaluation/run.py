@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from alewm.config import young_defaults
 from alewm.data.store import EpisodeStore
 from alewm.devices import simulation_device
 from alewm.envs.registration import Task, get_task
@@ -29,6 +30,7 @@ from alewm.runs.files import read_json, read_object, write_json
 from alewm.runs.folder import RunFolder
 from alewm.runs.provenance import provenance
 from alewm.training.checkpoint import Description, load_world_model
+from alewm.training.config import RunConfig
 from alewm.training.data_sets import data_set_of, data_sets_of
 from alewm.training.run import latest_checkpoint
 
@@ -90,7 +92,7 @@ def evaluate_run(
     described = {**read_object(run / "config.json"), "evaluated": evaluated}
     is_own = folder.resolve() == run.resolve()
     if not is_own:
-        RunFolder(folder).check(described)
+        RunFolder(folder, young_defaults(RunConfig)).check(described)
     if not is_finished and not is_silent:
         print(f"{run} has not finished training: update {description.step} is evaluated.", file=sys.stderr)
     if "imported_from" in description.extras and not is_silent:

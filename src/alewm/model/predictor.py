@@ -8,6 +8,7 @@ from torch import nn
 
 from alewm.errors import InputError
 from alewm.model.adaln import AdaLNBlock
+from alewm.ranges import Count, Share, check_ranges
 from alewm.shapes import Bool, Float, Tensor
 
 
@@ -15,22 +16,21 @@ from alewm.shapes import Bool, Float, Tensor
 class PredictorConfig:
     """Shape of the predictor; its width W is the encoder's."""
 
-    num_blocks: int = 6
+    num_blocks: Count = 6
     """Transformer blocks."""
-    num_heads: int = 16
+    num_heads: Count = 16
     """Attention heads per block."""
-    head_dim: int = 64
+    head_dim: Count = 64
     """Width of one head; heads times head width need not be W."""
-    mlp_dim: int = 2048
+    mlp_dim: Count = 2048
     """Hidden width of each block's MLP."""
-    dropout: float = 0.1
+    dropout: Share = 0.1
     """Share of entries dropped while training, in the attention weights and after every map."""
-    context_length: int = 3
+    context_length: Count = 3
     """Most positions the predictor sees at once."""
 
     def __post_init__(self) -> None:
-        if not 0 <= self.dropout < 1:
-            raise InputError(f"Dropout is a share in [0, 1), got {self.dropout}.")
+        check_ranges(self)
 
 
 class Predictor(nn.Module):

@@ -11,6 +11,7 @@ from alewm.config import ADDED_LATER
 from alewm.errors import InputError
 from alewm.model.attention import attend
 from alewm.model.patch_map import PatchMap
+from alewm.ranges import Count, check_ranges
 from alewm.shapes import Float, Tensor
 
 LAYER_NORM_EPS = 1e-12
@@ -20,22 +21,23 @@ LAYER_NORM_EPS = 1e-12
 class ViTConfig:
     """Shape of the image encoder; the defaults are ViT-Tiny/14."""
 
-    image_size: int = 224
+    image_size: Count = 224
     """Side of the square images, in pixels."""
-    patch_size: int = 14
+    patch_size: Count = 14
     """Side of the square patches, in pixels."""
-    hidden_dim: int = 192
+    hidden_dim: Count = 192
     """Width W of the tokens, which is also the predictor's."""
-    num_blocks: int = 12
+    num_blocks: Count = 12
     """Transformer blocks."""
-    num_heads: int = 3
+    num_heads: Count = 3
     """Attention heads per block."""
-    mlp_dim: int = 768
+    mlp_dim: Count = 768
     """Hidden width of each block's MLP."""
     patch_map_in_bfloat16: bool = field(default=False, metadata=ADDED_LATER)
     """Map patches in bfloat16 everywhere: for weights that were trained so by others (`PatchMap` has the reason)."""
 
     def __post_init__(self) -> None:
+        check_ranges(self)
         if self.image_size % self.patch_size:
             raise InputError(f"Patches of {self.patch_size} pixels do not tile an image of {self.image_size}.")
         if self.hidden_dim % self.num_heads:

@@ -20,6 +20,7 @@ from alewm.model.pixels import PixelNormaliser
 from alewm.model.predictor import Predictor, PredictorConfig
 from alewm.model.projector import Projector
 from alewm.model.vit import ViT, ViTConfig
+from alewm.ranges import Count, CountOrZero, Finite, check_ranges
 from alewm.regularizers.precision import at_least_float32
 from alewm.shapes import Bool, Float, Tensor
 
@@ -31,29 +32,32 @@ ROWS_IN_CACHE = 1200
 class SelectorConfig:
     """Shape of the capacity network."""
 
-    num_blocks: int = 4
+    num_blocks: CountOrZero = 4
     """Transformer blocks."""
-    num_heads: int = 8
+    num_heads: Count = 8
     """Attention heads per block."""
-    mlp_dim: int = 768
+    mlp_dim: Count = 768
     """Hidden width of each block's MLP."""
+
+    def __post_init__(self) -> None:
+        check_ranges(self)
 
 
 @dataclass(frozen=True)
 class WorldModelConfig:
     """Everything that decides the parameters of a world model."""
 
-    latent_dim: int = 192
+    latent_dim: Count = 192
     """Width D of the latent, at most the encoder's width W."""
     capacities: tuple[int, ...] = (8, 16, 32, 64, 96, 128, 160, 192)
     """Support 𝒦: increasing capacities that end in the latent width."""
-    prior_degree: float = 0.0
+    prior_degree: Finite = 0.0
     """Degree α of the capacity prior; positive favours small capacities."""
     has_selector: bool = True
     """Whether capacities are chosen by a network; without one, q is the prior."""
-    action_dim: int = 10
+    action_dim: Count = 10
     """Numbers in one action block: the task's action width times the frame skip."""
-    projector_dim: int = 2048
+    projector_dim: Count = 2048
     """Hidden width of both projectors."""
     encoder: ViTConfig = field(default_factory=ViTConfig)
     """Image encoder."""
@@ -66,10 +70,16 @@ class WorldModelConfig:
     prefix length drawn within the capacity's block while training."""
 
     def __post_init__(self) -> None:
+        check_ranges(self)
         _ = self.support
         if self.latent_dim > self.encoder.hidden_dim:
             raise InputError(
                 f"The latent ({self.latent_dim}) must not be wider than the encoder ({self.encoder.hidden_dim})."
+            )
+        if self.has_selector and self.encoder.hidden_dim % self.selector.num_heads:
+            raise InputError(
+                f"The selector's {self.selector.num_heads} heads do not divide the encoder's width of "
+                f"{self.encoder.hidden_dim}."
             )
 
     @property

@@ -118,22 +118,32 @@ def parse_capacity_rule(text: str, support: CapacitySupport) -> CapacityRule:
 
     `modal`, `modal-every-plan`, `sample`, `best-of`, `best-of:8,32`, or a capacity such as `32`.
     """
-    name, _, listed = text.strip().partition(":")
-    if name == "modal" and not listed:
+    name = text.strip()
+    if name == "modal":
         return Modal()
-    if name == "modal-every-plan" and not listed:
+    if name == "modal-every-plan":
         return Modal(decides_every_plan=True)
-    if name == "sample" and not listed:
+    if name == "sample":
         return Sample()
     if name == "best-of":
-        capacities = tuple(_capacity(part, support) for part in listed.split(",")) if listed else ()
-        return BestOf(capacities)
-    if name.lstrip("-").isdigit():
+        return BestOf()
+    if name.startswith("best-of:"):
+        return BestOf(_several(name.removeprefix("best-of:"), support))
+    if name.lstrip("-").isdecimal():
         return Fixed(_capacity(text, support))
     raise unknown_name("capacity rule", text, [*RULES, *map(str, support.capacities)])
 
 
+def _several(listed: str, support: CapacitySupport) -> tuple[int, ...]:
+    if not listed:
+        raise InputError("best-of: names no capacities; write best-of:8,32, or best-of for all.")
+    capacities = tuple(_capacity(part, support) for part in listed.split(","))
+    if len(set(capacities)) < len(capacities):
+        raise InputError(f"best-of:{listed} names a capacity twice; name each once.")
+    return capacities
+
+
 def _capacity(text: str, support: CapacitySupport) -> int:
-    if not text.strip().isdigit():
+    if not text.strip().isdecimal():
         raise InputError(f"A capacity is one of {support.capacities}, got {text!r}; write best-of:8,32 for several.")
     return support.capacities[support.index_of(int(text))]

@@ -63,6 +63,8 @@ class PlanningConfig:
         for name in ("horizon", "executed_blocks", "frame_skip", "context", "episodes_per_batch"):
             if getattr(self, name) is not None and getattr(self, name) < 1:
                 raise InputError(f"{name} must be at least 1, got {getattr(self, name)}.")
+        if self.seed < 0:
+            raise InputError(f"The seed of the planner's noise must not be negative, got {self.seed}.")
         if self.executed_blocks > self.horizon:
             raise InputError(
                 f"Only planned blocks can be executed: {self.executed_blocks} executed, but {self.horizon} planned."

@@ -29,8 +29,9 @@ def require_run(folder: Path) -> None:
 class RunFolder:
     """Where everything about one run is kept."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, defaults: Mapping[str, Any] | None = None) -> None:
+        """`defaults` are those of fields that configs leave out, for what is said of another config."""
+        self.path, self.defaults = path, defaults
         self.config_path = path / "config.json"
         self.provenance_path = path / "provenance.json"
         self.metrics_path = path / "metrics.jsonl"
@@ -43,7 +44,7 @@ class RunFolder:
             raise InputError(f"{self.path} is a file; give a folder that is new or holds an earlier run.")
         if self.config_path.exists():
             found = read_json(self.config_path)
-            changed = differences(config, found if isinstance(found, Mapping) else {"config": found})
+            changed = differences(config, found if isinstance(found, Mapping) else {"config": found}, self.defaults)
             if changed:
                 lines = "\n  ".join(changed)
                 raise InputError(

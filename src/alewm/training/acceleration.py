@@ -55,7 +55,7 @@ class Chosen:
     ) -> "Chosen":
         """The same with the blocks of `encoder` computed as asked; `dtype` is that of mixed precision, None without.
 
-        Where kernels were asked for by name and cannot run, blocks are plain, and the reason is given.
+        Kernels that were asked for by name and cannot run are refused.
         """
         if asked == "plain" or (asked == "auto" and self.path == "none"):
             return self
@@ -66,6 +66,10 @@ class Chosen:
             from alewm.model.fused.chain import why_kernels_fail
 
             obstacle = why_kernels_fail(encoder, device)
+        if asked == "fused" and obstacle is not None:
+            raise InputError(
+                f"The encoder's blocks cannot be fused: {obstacle}. Leave them at `auto`, or ask for `plain`."
+            )
         return replace(self, fused=obstacle is None, why_plain=obstacle)
 
     @contextmanager

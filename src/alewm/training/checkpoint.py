@@ -103,18 +103,19 @@ def read_description(checkpoint: Path) -> Description:
     """What a checkpoint says about itself."""
     path = checkpoint / _DESCRIPTION
     if not path.is_file():
-        raise InputError(f"{checkpoint} is no checkpoint: it has no {_DESCRIPTION}.")
+        cure = f" {_cure(checkpoint)}" if checkpoint in checkpoints_in(checkpoint.parent) else ""
+        raise InputError(f"{checkpoint} is no checkpoint: it has no {_DESCRIPTION}.{cure}")
     try:
         content = json.loads(path.read_text())
-    except json.JSONDecodeError as error:
-        raise InputError(f"{path} is damaged ({error}); use an older checkpoint.") from error
+    except ValueError as error:  # no JSON, or no text at all
+        raise InputError(f"{path} is damaged ({error}). {_cure(checkpoint)}") from error
     if content.get("format") != FORMAT:
         raise InputError(f"{path} has format {content.get('format')!r}; this version reads format {FORMAT}.")
     try:
         config = from_dict(RunConfig, content["config"])
         return Description(content["step"], config, content["source_state"], content["extras"])
     except KeyError as error:
-        raise InputError(f"{path} lacks {error}; use an older checkpoint.") from error
+        raise InputError(f"{path} lacks {error}. {_cure(checkpoint)}") from error
 
 
 def load_world_model(checkpoint: Path, device: torch.device | None = None) -> tuple[WorldModel, Description]:
@@ -173,11 +174,26 @@ def _load_weights(checkpoint: Path, model: WorldModel) -> None:
 
 def _read_tensors(path: Path) -> dict[str, Tensor]:
     if not path.is_file():
-        raise InputError(f"{path} is missing; the checkpoint is incomplete, use an older one.")
+        # Shared models come without what training goes on from: nobody should delete one for that alone.
+        is_usable = path.name == _TRAINING
+        use = ": the model can be evaluated, but training needs another folder. Or give it up" if is_usable else ""
+        raise InputError(f"{path} is missing{use}. {_cure(path.parent)}")
     try:
         return load_file(path)
     except SafetensorError as error:
-        raise InputError(f"{path} is damaged ({error}); use an older checkpoint.") from error
+        raise InputError(f"{path} is damaged ({error}). {_cure(path.parent)}") from error
+
+
+def _cure(checkpoint: Path) -> str:
+    """What to do about a checkpoint that cannot be read."""
+    saved = checkpoints_in(checkpoint.parent)
+    if checkpoint in saved[1:]:
+        before = saved[saved.index(checkpoint) - 1].name
+        return f"Delete the folder {checkpoint}, then repeat the command: it goes on from the one before, {before}."
+    return (
+        f"There is no older checkpoint: delete the folder {checkpoint}, then repeat the run's `alewm train` command, "
+        f"which begins anew. A model that was shared or imported has to be fetched again."
+    )
 
 
 def _on_cpu(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

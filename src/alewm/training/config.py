@@ -1,7 +1,7 @@
 """Everything that decides a training run, in one value that is saved with it."""
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Annotated, Literal
 
 import torch
 
@@ -9,6 +9,7 @@ from alewm.config import ADDED_LATER
 from alewm.devices import why_no_bfloat16
 from alewm.errors import InputError
 from alewm.model.world_model import WorldModelConfig
+from alewm.ranges import AT_LEAST_1, Count, CountOrZero, check_ranges
 from alewm.training.acceleration import Acceleration, Chosen, EncoderBlocks, choose_acceleration
 from alewm.training.losses import ObjectiveConfig
 from alewm.training.optim import OptimConfig
@@ -18,13 +19,13 @@ from alewm.training.optim import OptimConfig
 class TrainingConfig:
     """How long and how a model is trained, and what is written while it is."""
 
-    seed: int = 3072
+    seed: CountOrZero = 3072
     """Seed of first weights, shuffling, and all noise."""
-    batch_size: int = 128
+    batch_size: Count = 128
     """Windows per update, over all processes together."""
-    num_epochs: int = 10
+    num_epochs: Count = 10
     """Passes over the training windows."""
-    num_steps: int | None = None
+    num_steps: Annotated[int | None, AT_LEAST_1] = None
     """Updates in all; where given, it takes the place of the epochs."""
     optim: OptimConfig = field(default_factory=OptimConfig)
     """Optimizer and schedule."""
@@ -36,33 +37,24 @@ class TrainingConfig:
     """`fused`: by kernels of our own, where a GPU with bfloat16 and Triton runs them; `plain`; auto is the faster."""
     deterministic: bool = False
     """Only algorithms that repeat bit by bit on a GPU, at some cost; a CPU always repeats."""
-    log_every: int = 50
+    log_every: Count = 50
     """Updates between lines of metrics."""
-    diagnose_every: int = 500
+    diagnose_every: Count = 500
     """Updates between effective rank and masked variance."""
-    validate_every: int = 1000
+    validate_every: Count = 1000
     """Updates between looks at validation windows; also done at the end."""
-    validation_batches: int = 50
+    validation_batches: Count = 50
     """Batches of validation windows per look, the same ones each time."""
-    recalibration_batches: int = field(default=0, metadata=ADDED_LATER)
+    recalibration_batches: CountOrZero = field(default=0, metadata=ADDED_LATER)
     """Batches of training windows from which BatchNorm's moments are measured anew before every look and checkpoint; 0
     keeps their trailing averages, as the paper does. Worth it where a checkpoint is used before the end."""
-    checkpoint_every: int = 1000
+    checkpoint_every: Count = 1000
     """Updates between checkpoints; also written at the end."""
-    keep_checkpoints: int = 2
+    keep_checkpoints: Count = 2
     """How many of the latest checkpoints stay."""
 
     def __post_init__(self) -> None:
-        counts = ("batch_size", "log_every", "diagnose_every", "validate_every", "validation_batches")
-        for name in (*counts, "checkpoint_every", "keep_checkpoints"):
-            if getattr(self, name) < 1:
-                raise InputError(f"{name} must be at least 1, got {getattr(self, name)}.")
-        if self.recalibration_batches < 0:
-            raise InputError(f"recalibration_batches must not be negative, got {self.recalibration_batches}.")
-        if self.num_steps is not None and self.num_steps < 1:
-            raise InputError(f"num_steps must be at least 1, got {self.num_steps}.")
-        if self.num_steps is None and self.num_epochs < 1:
-            raise InputError(f"num_epochs must be at least 1, got {self.num_epochs}.")
+        check_ranges(self)
 
     def total_steps(self, steps_per_epoch: int) -> int:
         """Updates in all, given those in one pass over the windows."""

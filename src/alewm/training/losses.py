@@ -20,6 +20,7 @@ from alewm.capacity.prefix import mask_of_choice, prefix_masks
 from alewm.config import ADDED_LATER
 from alewm.errors import InputError
 from alewm.model.world_model import WorldModel, WorldModelConfig
+from alewm.ranges import Count, NotNegative, Positive, check_ranges
 from alewm.regularizers.mix_sigreg import MixSIGReg
 from alewm.regularizers.precision import at_least_float32, full_precision
 from alewm.regularizers.prefix_sigreg import PrefixSIGReg
@@ -38,17 +39,17 @@ class ObjectiveConfig:
 
     method: Method = "alewm"
     """Which composition of capacity choice and regularizer."""
-    regularizer_weight: float = 0.09
+    regularizer_weight: NotNegative = 0.09
     """Weight λ of the regularizer."""
-    num_projections: int = 1024
+    num_projections: Count = 1024
     """Random directions P of the regularizer."""
-    temperature: float = TEMPERATURE
+    temperature: Positive = TEMPERATURE
     """Temperature η of the straight-through choice."""
     prediction_target: Literal["full", "prefix"] = "full"
     """Whether the whole next latent is predicted, or its active prefix only."""
     marginalises_capacity: bool = False
     """Predict at every capacity and weigh by q, instead of sampling one; costs C predictions."""
-    prior_weight: float = 0.0
+    prior_weight: NotNegative = 0.0
     """Weight of KL(q || prior); the paper has none."""
     freezes_selector: bool = False
     """Leave q where it begins, at the prior."""
@@ -58,6 +59,7 @@ class ObjectiveConfig:
     """For `alewm`: directions of MixSIGReg anywhere, as in the paper, or an equal share inside every prefix."""
 
     def __post_init__(self) -> None:
+        check_ranges(self)
         if self.method not in LEARNS_CAPACITY:
             for name, default in (("marginalises_capacity", False), ("prior_weight", 0.0), ("freezes_selector", False)):
                 if getattr(self, name) != default:
@@ -66,8 +68,6 @@ class ObjectiveConfig:
             raise InputError(f"masked_sigreg has no effect with the method {self.method!r}.")
         if self.method != "alewm" and self.directions != "sphere":
             raise InputError(f"directions has no effect with the method {self.method!r}.")
-        if self.temperature <= 0:
-            raise InputError(f"The temperature must be positive, got {self.temperature}.")
 
 
 class Losses(NamedTuple):
@@ -99,7 +99,7 @@ class Objective(nn.Module):
 
     def __init__(self, config: ObjectiveConfig, model_config: WorldModelConfig) -> None:
         super().__init__()
-        _check_fit(config, model_config)
+        check_fit(config, model_config)
         self.config, self.prefixes = config, model_config.prefixes
         self.register_buffer("masks", prefix_masks(model_config.support), persistent=False)
         support, degree, P = model_config.support, model_config.prior_degree, config.num_projections
@@ -184,7 +184,8 @@ _ARGUMENTS: dict[type[nn.Module], Callable[[_Sampled], tuple[Tensor, ...]]] = {
 }
 
 
-def _check_fit(config: ObjectiveConfig, model: WorldModelConfig) -> None:
+def check_fit(config: ObjectiveConfig, model: WorldModelConfig) -> None:
+    """Refuses a model that lacks what the method needs, or has what it cannot use."""
     learns = config.method in LEARNS_CAPACITY
     if learns != model.has_selector:
         expected = "a selector" if learns else "no selector"

@@ -6,35 +6,29 @@ from dataclasses import dataclass, field
 import torch
 
 from alewm.config import ADDED_LATER
-from alewm.errors import InputError
 from alewm.model.world_model import WorldModel
+from alewm.ranges import NotNegative, Positive, Share, check_ranges
 
 
 @dataclass(frozen=True)
 class OptimConfig:
     """AdamW with a linear warm-up and a cosine decay to zero."""
 
-    learning_rate: float = 5e-5
+    learning_rate: Positive = 5e-5
     """Peak learning rate."""
-    selector_multiplier: float = 1.0
+    selector_multiplier: Positive = 1.0
     """Factor s_q of the selector's learning rate."""
-    selector_delay: float = field(default=0.0, metadata=ADDED_LATER)
+    selector_delay: Share = field(default=0.0, metadata=ADDED_LATER)
     """Share of all steps before the selector learns; until then q is the prior."""
-    weight_decay: float = 1e-3
+    weight_decay: NotNegative = 1e-3
     """Decoupled weight decay, on all parameters."""
-    warmup_fraction: float = 0.01
+    warmup_fraction: Share = 0.01
     """Share of all steps over which the learning rate rises from zero."""
-    clip_norm: float = 1.0
+    clip_norm: Positive = 1.0
     """Largest norm of the gradient of all parameters together."""
 
     def __post_init__(self) -> None:
-        if not 0 <= self.warmup_fraction < 1:
-            raise InputError(f"The warm-up is a share in [0, 1), got {self.warmup_fraction}.")
-        if not 0 <= self.selector_delay < 1:
-            raise InputError(f"The selector's delay is a share in [0, 1), got {self.selector_delay}.")
-        for name in ("learning_rate", "selector_multiplier", "clip_norm"):
-            if not getattr(self, name) > 0:
-                raise InputError(f"{name} must be positive, got {getattr(self, name)}.")
+        check_ranges(self)
 
 
 def build_optimizer(model: WorldModel, config: OptimConfig, *, on_device: bool = False) -> torch.optim.AdamW:

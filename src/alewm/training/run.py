@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from alewm.config import to_dict
+from alewm.config import to_dict, young_defaults
 from alewm.data.splits import SplitBy
 from alewm.distributed import num_ranks
 from alewm.errors import InputError
@@ -23,6 +23,7 @@ from alewm.training.data_sets import named_tasks
 from alewm.training.loggers import Loggers
 from alewm.training.mixed_data import MixedData
 from alewm.training.ranks import first_rank_first, leave_ranks, share_of_batch, start_ranks, this_rank
+from alewm.training.trainable import check_trainable
 from alewm.training.trainer import Trainer, TrainingResult
 
 LARGEST_PRECISION_GAP = 0.05
@@ -49,13 +50,14 @@ def train_run(
     """
     paths = (data,) if isinstance(data, Path) else tuple(data)
     config = named_tasks(config, paths)
+    check_trainable(config)
     told = Loggers(loggers, out, to_dict(config))
     device = start_ranks(device)
     try:
         share_of_batch(config.training.batch_size)
         with first_rank_first():
             learned = _open(paths, config, split_by)
-            folder = RunFolder(out)
+            folder = RunFolder(out, young_defaults(RunConfig))
             described = {**to_dict(config), "data": learned.identity()}
             folder.check(described)
         is_first = this_rank() == 0

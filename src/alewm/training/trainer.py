@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from alewm.config import differences, to_dict
+from alewm.config import differences, to_dict, young_defaults
 from alewm.errors import InputError
 from alewm.model.world_model import WorldModel, build_world_model
 from alewm.shapes import Tensor
@@ -245,7 +245,8 @@ class Trainer:
                 self.loggers.open(self.step, furthest_step)
 
     def _check_same_config(self, checkpoint: Path) -> None:
-        lines = differences(to_dict(self.config), to_dict(read_description(checkpoint).config))
+        found = read_description(checkpoint).config
+        lines = differences(to_dict(self.config), to_dict(found), young_defaults(RunConfig))
         if lines:
             raise InputError(
                 f"{self.checkpoints.parent} holds a run with another config:\n  "

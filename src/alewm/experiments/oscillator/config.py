@@ -53,8 +53,11 @@ class OscillatorRun:
             raise InputError(f"The control {self.control!r} belongs to alewm, not to {self.method}.")
         if not 0 <= self.selector_delay < 1:
             raise InputError(f"The selector's delay is a share of training in [0, 1), got {self.selector_delay}.")
-        if self.latent_dim < 1 or self.epochs < 1 or self.batch_size < 2:
-            raise InputError(f"Width, epochs and batch size must be positive (batch at least 2), got {self}.")
+        for name in ("latent_dim", "epochs"):
+            if getattr(self, name) < 1:
+                raise InputError(f"{name} must be positive, got {getattr(self, name)}.")
+        if self.batch_size < 2:
+            raise InputError(f"batch_size must be at least 2, got {self.batch_size}.")
 
     @property
     def chooses_capacity(self) -> bool:

@@ -14,6 +14,7 @@ from alewm.experiments.framework.scale import make_scale
 from alewm.experiments.framework.selection import Candidate
 from alewm.experiments.main_table import candidates_of
 from alewm.experiments.presets import CAPACITIES, preset
+from alewm.training.trainable import check_trainable
 
 SEARCHED = {
     "alewm": (WEIGHT, MULTIPLIER, DEGREE),
@@ -51,6 +52,8 @@ class Sweep:
     groups: tuple[Group, ...]
 
     def __post_init__(self) -> None:
+        for run in self.runs:
+            check_trainable(run.config)
         mixed = next((run for run in self.runs if len(run.data_sets) > 1), None)
         if mixed is not None:
             raise InputError(
