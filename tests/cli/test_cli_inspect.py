@@ -1,5 +1,6 @@
 """`alewm inspect`: what things are, and what is wrong with them."""
 
+import os
 import shutil
 
 import h5py
@@ -84,6 +85,21 @@ def test_a_damaged_frame_is_found_unless_in_a_hurry(data, tmp_path, refused, ale
         content.write(bytes(where.size - 2))
     assert "column 'pixels', row 777" in refused("inspect", file)
     assert alewm_here("inspect", file, "--quick", "--out", "sheet.png").splitlines()[-1] == "sheet.png"
+
+
+def test_a_flipped_byte_of_a_file_with_checksums_is_found_even_in_a_hurry(data, tmp_path, refused, alewm_here):
+    file = shutil.copy(data, tmp_path / "own.h5")
+    assert "no problem found" in alewm_here("inspect", file)
+    written = file.stat()
+    with h5py.File(file) as content:
+        where = content["pixels"].id.get_chunk_info_by_coord((777, 0, 0, 0))
+    damaged = bytearray(file.read_bytes())
+    damaged[where.byte_offset + where.size // 2] ^= 1
+    file.write_bytes(damaged)
+    os.utime(file, ns=(written.st_atime_ns, written.st_mtime_ns))  # a failing disk does not say when it failed
+    for hurry in ((), ("--quick",)):
+        said = refused("inspect", file, *hurry)
+        assert "column 'pixels', row 777: the stored frame differs from its checksum" in said
 
 
 def test_a_run_and_its_checkpoint_say_what_they_are(alewm_here, trained, data):
