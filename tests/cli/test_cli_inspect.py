@@ -116,6 +116,16 @@ def test_a_run_and_its_checkpoint_say_what_they_are(alewm_here, trained, data):
     assert contents(trained) == before
 
 
+@pytest.mark.parametrize("end", [b'{"step": 41, "kind": "tra', b"\xff\xfe\x00"])
+def test_a_run_that_was_killed_while_writing_is_described_and_reported(alewm_here, trained, tmp_path, end):
+    run = shutil.copytree(trained, tmp_path / "run")
+    said = alewm_here("inspect", "run")
+    with (run / "metrics.jsonl").open("ab") as metrics:
+        metrics.write(end)
+    assert alewm_here("inspect", "run") == said
+    assert alewm_here("report", "run", "--out", "report")
+
+
 def test_a_data_set_that_can_be_converted_says_how(alewm_here, refused, tmp_path):
     write_lerobot_v2(tmp_path / "set", [4, 4])
     said = alewm_here("inspect", "set")
