@@ -60,7 +60,7 @@ def test_one_of_five_steps_is_drawn_and_learned_from(alewm_here, refused, tmp_pa
     alewm_here("evaluate", "run", "--data", "thin.h5", *SEARCH, "--device", "cpu")
     made_with = json.loads((tmp_path / "run/provenance.json").read_text())["data"]["made_with"]
     assert made_with.endswith("--draw-every 5 --out thin.h5")
-    assert "draw_every 5 instead of None" in refused(*COLLECT, "--out", "thin.h5")
+    assert "with draw_every 5 instead of 1. Delete it" in refused(*COLLECT, "--out", "thin.h5")
 
 
 @pytest.mark.parametrize(
@@ -80,3 +80,10 @@ def test_one_of_five_steps_is_drawn_and_learned_from(alewm_here, refused, tmp_pa
 def test_bad_input_gets_a_message_and_leaves_nothing(refused, tmp_path, arguments, message):
     assert message in refused("collect", *arguments, "--out", "new/file.h5")
     assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize("inside", ["x.h5", "deeper/x.h5"])
+def test_a_file_where_a_folder_is_needed_is_named(refused, tmp_path, inside):
+    (tmp_path / "taken.h5").touch()
+    said = refused(*COLLECT, "--out", f"taken.h5/{inside}")
+    assert said == "alewm: taken.h5 is a file, where a folder is needed. Choose another path, or move the file away.\n"
