@@ -89,6 +89,18 @@ def test_the_reader_reads_what_collect_wrote(workshop, monkeypatch, capsys):
     assert "proprio" in names["first"]
 
 
+def test_drawn_frames_lie_beside_their_rows_as_described(workshop, monkeypatch):
+    few = ("--episodes", 1, "--image-size", 28, "--jobs", 1)
+    for name, draw_every in (("all.h5", 1), ("thin.h5", 5)):
+        alewm(monkeypatch, "collect", "two-room", *few, "--draw-every", draw_every, "--out", name)
+    assert '`first["action"][:: store.draw_every]`' in PAGE
+    with EpisodeStore.open("all.h5") as every, EpisodeStore.open("thin.h5") as store:
+        first, whole = store.episode(0), every.episode(0)
+        assert len(first["pixels"]) == len(first["action"][:: store.draw_every]) < len(first["action"])
+        np.testing.assert_array_equal(first["pixels"], whole["pixels"][:: store.draw_every])
+        np.testing.assert_array_equal(first["action"], whole["action"])
+
+
 def commands(verb):
     blocks = re.findall(r"```bash\n(.*?)```", PAGE, flags=re.DOTALL)
     return [

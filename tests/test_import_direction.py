@@ -32,6 +32,7 @@ MAY_IMPORT = {
     "workers": {"errors"},
     "follower": set(),
     "native": set(),
+    "silent_interrupt": set(),
     "capacity": FOUNDATION,
     "runs": FOUNDATION,
     "regularizers": FOUNDATION | {"capacity"},

@@ -4,6 +4,7 @@ import multiprocessing
 import os
 import signal
 import threading
+from multiprocessing import forkserver, resource_tracker
 from multiprocessing.connection import wait
 from multiprocessing.context import BaseContext
 
@@ -31,8 +32,19 @@ def context_for_workers(*modules: str) -> BaseContext:
     if "forkserver" not in multiprocessing.get_all_start_methods():
         return multiprocessing.get_context("spawn")
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(list(modules))
+    context.set_forkserver_preload(["alewm.silent_interrupt", *modules])
+    _start_server()
     return context
+
+
+def _start_server() -> None:
+    """Start the server with interrupts blocked until it has imported what makes it answer them in silence."""
+    resource_tracker.ensure_running()  # which the server needs, and whose start would unblock interrupts
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        forkserver.ensure_running()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def follow_parent() -> None:

@@ -8,6 +8,7 @@ from conftest import IMAGE_SIZE
 from published_files import write_published
 
 from alewm.benchmarks.block_variants import bench_block_variants
+from alewm.data.store import EpisodeStore
 from alewm.experiments.presets import preset
 
 TINY = ("--preset", "two-room-tiny", "--device", "cpu")
@@ -45,6 +46,15 @@ def test_a_benchmark_ends_in_a_line_of_json(alewm_here, arguments, measured):
     assert line["bench"] == arguments[0]
     assert line[measured]
     assert line["made_with"]["command"].startswith("alewm bench")
+
+
+def test_bytes_are_counted_per_frame_that_was_drawn(alewm_here, tmp_path):
+    few = ("--episodes", 2, "--image-size", IMAGE_SIZE, "--jobs", 1)
+    alewm_here("collect", "two-room", *few, "--draw-every", 5, "--out", "thin.h5")
+    line = json.loads(alewm_here("bench", "loader", "--data", "thin.h5", "--batch", 8, "--batches", 2).splitlines()[-1])
+    with EpisodeStore.open(tmp_path / "thin.h5") as store:
+        assert store.num_frames < store.num_rows
+        assert line["bytes_per_frame"] == line["file_bytes"] / store.num_frames
 
 
 def test_what_repeats_itself_is_timed_beside_what_need_not(alewm_here):

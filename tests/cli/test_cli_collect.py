@@ -1,6 +1,11 @@
 """`alewm collect`: the same bytes however many processes, and what it refuses."""
 
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
 
 import pytest
 from conftest import COLLECT, SEARCH
@@ -22,6 +27,31 @@ def test_a_complete_file_is_left_alone_and_another_seed_is_refused(refused, alew
     assert "complete already" in alewm_here(*COLLECT, "--out", data)
     assert "seed 0 instead of 1" in refused(*COLLECT, "--seed", 1, "--out", data)
     assert data.stat().st_mtime_ns == before
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="process groups are interrupted otherwise there")
+@pytest.mark.parametrize("seconds", [0.05, 0.4, 1.0])
+def test_an_interrupt_while_processes_are_starting_is_one_line(tmp_path, seconds):
+    """A terminal interrupts all processes at once, also the one that is busy importing for the others."""
+    command = (*COLLECT[:2], "--jobs", 2, "--out", "a.h5")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "alewm", *map(str, command)],
+        cwd=tmp_path,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
+    deadline = time.monotonic() + 60
+    while not (tmp_path / "a.h5.journal").exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    time.sleep(seconds)
+    os.killpg(process.pid, signal.SIGINT)
+    _, said = process.communicate(timeout=60)  # until the last process that could say something is gone
+    assert said.splitlines()[-1] == "alewm: interrupted. What was finished is kept; repeat the command to continue."
+    assert "Traceback" not in said
+    assert process.returncode == 130
 
 
 def test_simulated_worlds_are_drawn_alike_in_every_process(alewm, refused, tmp_path):
@@ -60,7 +90,7 @@ def test_one_of_five_steps_is_drawn_and_learned_from(alewm_here, refused, tmp_pa
     alewm_here("evaluate", "run", "--data", "thin.h5", *SEARCH, "--device", "cpu")
     made_with = json.loads((tmp_path / "run/provenance.json").read_text())["data"]["made_with"]
     assert made_with.endswith("--draw-every 5 --out thin.h5")
-    assert "draw_every 5 instead of None" in refused(*COLLECT, "--out", "thin.h5")
+    assert "with draw_every 5 instead of 1. Delete it" in refused(*COLLECT, "--out", "thin.h5")
 
 
 @pytest.mark.parametrize(
@@ -80,3 +110,10 @@ def test_one_of_five_steps_is_drawn_and_learned_from(alewm_here, refused, tmp_pa
 def test_bad_input_gets_a_message_and_leaves_nothing(refused, tmp_path, arguments, message):
     assert message in refused("collect", *arguments, "--out", "new/file.h5")
     assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize("inside", ["x.h5", "deeper/x.h5"])
+def test_a_file_where_a_folder_is_needed_is_named(refused, tmp_path, inside):
+    (tmp_path / "taken.h5").touch()
+    said = refused(*COLLECT, "--out", f"taken.h5/{inside}")
+    assert said == "alewm: taken.h5 is a file, where a folder is needed. Choose another path, or move the file away.\n"

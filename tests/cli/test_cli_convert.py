@@ -1,7 +1,7 @@
 """`alewm convert`: a folder of recordings, as one file."""
 
 import pytest
-from small_recordings import FPS, frames, write_lerobot_v3, write_video
+from small_recordings import FPS, frames, write_lerobot_v3, write_recordings, write_video
 
 from alewm.data.store import EpisodeStore
 
@@ -34,3 +34,16 @@ def test_bad_input_gets_a_message_and_no_file(refused, tmp_path, arguments, mess
     write_video(tmp_path / "set/a.mp4", frames(0, 3))
     assert message in refused("convert", *arguments, "--jobs", 1, "--out", "out.h5")
     assert not (tmp_path / "out.h5").exists()
+
+
+def test_a_refused_size_is_corrected_by_repeating_the_command(refused, alewm_here, tmp_path):
+    write_recordings(tmp_path / "set", [5, 6])
+    assert "Choose --image-size from 1 to 32" in refused("convert", "set", "--out", "out.h5", "--jobs", 1)
+    assert "frames of 32 x 32" in alewm_here("convert", "set", "--out", "out.h5", "--jobs", 1, "--image-size", 32)
+
+
+def test_a_file_where_a_folder_is_needed_is_named(refused, tmp_path):
+    write_recordings(tmp_path / "set", [5])
+    (tmp_path / "taken.h5").touch()
+    said = refused("convert", "set", "--image-size", 16, "--jobs", 1, "--out", "taken.h5/x.h5")
+    assert "taken.h5 is a file, where a folder is needed" in said

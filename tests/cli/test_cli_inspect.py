@@ -1,5 +1,6 @@
 """`alewm inspect`: what things are, and what is wrong with them."""
 
+import os
 import shutil
 
 import h5py
@@ -86,6 +87,21 @@ def test_a_damaged_frame_is_found_unless_in_a_hurry(data, tmp_path, refused, ale
     assert alewm_here("inspect", file, "--quick", "--out", "sheet.png").splitlines()[-1] == "sheet.png"
 
 
+def test_a_flipped_byte_of_a_file_with_checksums_is_found_even_in_a_hurry(data, tmp_path, refused, alewm_here):
+    file = shutil.copy(data, tmp_path / "own.h5")
+    assert "no problem found" in alewm_here("inspect", file)
+    written = file.stat()
+    with h5py.File(file) as content:
+        where = content["pixels"].id.get_chunk_info_by_coord((777, 0, 0, 0))
+    damaged = bytearray(file.read_bytes())
+    damaged[where.byte_offset + where.size // 2] ^= 1
+    file.write_bytes(damaged)
+    os.utime(file, ns=(written.st_atime_ns, written.st_mtime_ns))  # a failing disk does not say when it failed
+    for hurry in ((), ("--quick",)):
+        said = refused("inspect", file, *hurry)
+        assert "column 'pixels', row 777: the stored frame differs from its checksum" in said
+
+
 def test_a_run_and_its_checkpoint_say_what_they_are(alewm_here, trained, data):
     before = contents(trained)
     said = alewm_here("inspect", trained)
@@ -98,6 +114,16 @@ def test_a_run_and_its_checkpoint_say_what_they_are(alewm_here, trained, data):
     assert said.startswith(f"{checkpoint}: a checkpoint after 40 updates\nmethod alewm")
     assert "actions: mean " in said
     assert contents(trained) == before
+
+
+@pytest.mark.parametrize("end", [b'{"step": 41, "kind": "tra', b"\xff\xfe\x00"])
+def test_a_run_that_was_killed_while_writing_is_described_and_reported(alewm_here, trained, tmp_path, end):
+    run = shutil.copytree(trained, tmp_path / "run")
+    said = alewm_here("inspect", "run")
+    with (run / "metrics.jsonl").open("ab") as metrics:
+        metrics.write(end)
+    assert alewm_here("inspect", "run") == said
+    assert alewm_here("report", "run", "--out", "report")
 
 
 def test_a_data_set_that_can_be_converted_says_how(alewm_here, refused, tmp_path):

@@ -261,8 +261,26 @@ def test_an_unreadable_image_is_named(tmp_path):
     write_images(tmp_path / "set/a", frames(0, 3))
     (tmp_path / "set/a/frame1.png").write_bytes(b"")
     (tmp_path / "set/a.csv").write_text("action\n1\n2\n")
-    with pytest.raises(InputError, match=r"frame1\.png: not an image"):
+    with pytest.raises(InputError, match=r"frame1\.png: not an image that can be read \(no known format\)\. Replace"):
         list(Recordings(tmp_path / "set")(0, [0]))
+
+
+@pytest.mark.parametrize("bad", ["a", "b"])
+def test_a_replaced_image_is_converted_by_doing_what_was_said(tmp_path, bad):
+    for name in "ab":
+        write_images(tmp_path / "set" / name, frames(0, 3))
+        (tmp_path / f"set/{name}.csv").write_text("action\n1\n2\n")
+    image, journal = tmp_path / "set" / bad / "frame1.png", tmp_path / "out.h5.journal"
+    whole = image.read_bytes()
+    image.write_bytes(b"no picture")
+    with pytest.raises(InputError, match=r"Replace it and repeat the command") as refused:
+        convert(open_source(tmp_path / "set"), tmp_path / "out.h5", jobs=1)
+    image.write_bytes(whole)
+    if bad == "b":  # an episode of the recordings as they were is finished
+        assert f"are kept in {journal}. If you change the recordings or a setting, delete that" in str(refused.value)
+        journal.unlink()
+    with converted(tmp_path / "set", tmp_path / "out.h5") as store:
+        assert store.lengths.tolist() == [3, 3]
 
 
 def test_folders_without_episodes_and_missing_packages_are_named(tmp_path, monkeypatch):

@@ -108,7 +108,7 @@ def test_a_file_of_one_kind_is_never_taken_for_the_other(tmp_path: Path, store: 
         np.testing.assert_array_equal(first.frames(second.drawn_rows()), second.frames(second.drawn_rows()))
         command = collect_command({"task": "reacher", **second.attributes}, "b.h5")
     assert command == "alewm collect reacher --episodes 4 --seed 1 --draw-every 5 --out b.h5"
-    with pytest.raises(InputError, match="draw_every None instead of 5"):
+    with pytest.raises(InputError, match="draw_every 1 instead of 5"):
         collect(thinned_random_episodes, whole, num_episodes=4, seed=1, attributes=EVERY_FIFTH)
     with pytest.raises(InputError, match="one for every 5 of the"):
         collect(random_episodes, tmp_path / "c.h5", num_episodes=1, seed=1, attributes=EVERY_FIFTH)

@@ -150,6 +150,22 @@ def test_the_writer_refuses_what_does_not_fit(tmp_path: Path) -> None:
         StoreWriter(tmp_path / "nowhere" / "b.h5")
 
 
+@pytest.mark.parametrize("torn", [b"", b"half of an episode"])
+def test_a_journal_without_a_finished_episode_is_in_nobodys_way(tmp_path: Path, torn: bytes) -> None:
+    StoreWriter(tmp_path / "a.h5", attributes={"seed": 1, "a longer": "description"}).abandon()
+    with (tmp_path / "a.h5.journal").open("ab") as journal:
+        journal.write(torn)
+    for interrupted in (True, False):
+        writer = StoreWriter(tmp_path / "a.h5", attributes={"seed": 2})
+        if interrupted:
+            writer.append(tape(0, 30))
+            writer.abandon()
+    assert writer.num_episodes == 1
+    writer.complete()
+    with EpisodeStore.open(tmp_path / "a.h5") as store:
+        assert store.attributes == {"seed": 2}
+
+
 def test_a_journal_of_other_data_is_refused_and_kept(tmp_path: Path) -> None:
     writer = StoreWriter(tmp_path / "a.h5", attributes={"seed": 1})
     writer.append(tape(0, 30))

@@ -224,7 +224,20 @@ def test_a_sound_file_is_decoded_once_and_that_is_remembered(tmp_path: Path, opt
     assert not verify_frames(store)
     (tmp_path / "a.verified.json").write_text("{}")
     assert verify_frames(store)
-    assert verify_frames(EpisodeStore.open(write_tape(tmp_path / "own.h5", [30])))
+
+
+def test_frames_with_checksums_are_compared_every_time_and_nothing_is_written(tmp_path: Path) -> None:
+    store = EpisodeStore.open(write_tape(tmp_path / "own.h5", [30]))
+    assert verify_frames(store)
+    assert verify_frames(store, decode=False)
+    assert [path.name for path in tmp_path.iterdir()] == ["own.h5"]
+
+
+def test_frames_that_would_have_to_be_decoded_may_be_left_alone(tmp_path: Path) -> None:
+    path = write_field_file(tmp_path / "a.h5", field_columns([60, 60]), chunks=(1, *FRAME), compression="gzip")
+    _damage_frame(path, 45)
+    assert not verify_frames(EpisodeStore.open(path), decode=False)
+    assert [found.name for found in tmp_path.iterdir()] == ["a.h5"]
 
 
 def test_a_damaged_first_frame_is_found_on_opening(tmp_path: Path) -> None:

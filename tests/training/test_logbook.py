@@ -9,12 +9,14 @@ from alewm.errors import InputError
 from alewm.training.logbook import Logbook, RunningMeans
 
 
-def test_rewinding_drops_later_steps_and_a_cut_line(tmp_path):
+@pytest.mark.parametrize("end", [b'{"step": 8, "lo', b"\xff\xfe\x00", b"\0\0\0\0\n", b"8\n"])
+def test_rewinding_drops_later_steps_and_a_cut_line(tmp_path, end):
     book = Logbook(tmp_path / "metrics.jsonl")
     for step in (2, 4, 6):
         book.append({"step": step, "kind": "train", "loss": step / 2})
-    with book.path.open("a") as file:
-        file.write('{"step": 8, "lo')
+    with book.path.open("ab") as file:
+        file.write(end)
+    assert book.latest() == {"train/loss": 3.0}
     book.rewind(4)
     assert [json.loads(line)["step"] for line in book.path.read_text().splitlines()] == [2, 4]
     assert book.latest() == {"train/loss": 2.0}
@@ -25,6 +27,8 @@ def test_a_foreign_line_is_refused_by_number(tmp_path):
     path.write_text('{"step": 1}\nhello\n{"step": 2}\n')
     with pytest.raises(InputError, match=r"metrics\.jsonl, line 2: expected a JSON object"):
         Logbook(path).rewind(1)
+    with pytest.raises(InputError, match=r"metrics\.jsonl, line 2, is not JSON"):
+        Logbook(path).latest()
     assert path.read_text().count("\n") == 3
 
 

@@ -55,7 +55,7 @@ def _measure(store: EpisodeStore, batch: int, batches: int, threads: int, num_by
     for library, rate in rows.items():
         reference = "  (reference)" if library == "zlib" else ""
         print(f"{library:<12}{rate:>12,.0f}{4 * rate:>12,.0f}{reference}")
-    print(f"{description}; {num_bytes / 1e6:,.1f} MB, {num_bytes / store.num_rows:,.0f} bytes per frame")
+    print(f"{description}; {num_bytes / 1e6:,.1f} MB, {num_bytes / store.num_frames:,.0f} bytes per frame")
     print_line(
         "loader",
         episodes=store.num_episodes,
@@ -64,7 +64,7 @@ def _measure(store: EpisodeStore, batch: int, batches: int, threads: int, num_by
         threads=threads,
         windows_per_second=rows,
         file_bytes=num_bytes,
-        bytes_per_frame=num_bytes / store.num_rows,
+        bytes_per_frame=num_bytes / store.num_frames,
     )
 
 

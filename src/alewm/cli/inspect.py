@@ -44,14 +44,13 @@ class Inspect:
         print(describe_columns(self.path), flush=True)
         with EpisodeStore.open(self.path) as store:
             print(f"\n{describe_episodes(store)}\n", flush=True)
-            if not self.quick:
-                _check_every_frame(store)
+            _check_frames(store, decode=not self.quick)
             problems = find_problems(store)
             print("\n".join(f"note: {problem}" for problem in problems) or "no problem found")
             print(write_contact_sheet(store, self.out or self.path.with_name(f"{self.path.stem}.frames.png")))
 
 
-def _check_every_frame(store: "EpisodeStore") -> None:
+def _check_frames(store: "EpisodeStore", *, decode: bool) -> None:
     from alewm.data.verify import verify_frames
     from alewm.progress import Progress
     from alewm.workers import num_available_cores
@@ -59,6 +58,7 @@ def _check_every_frame(store: "EpisodeStore") -> None:
     with Progress(f"checking {store.path}", store.num_frames, "frames") as bar:
         verify_frames(
             store,
+            decode=decode,
             num_threads=num_available_cores(),
             on_progress=lambda done, _: bar.advance(done - bar.done),
         )

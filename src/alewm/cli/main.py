@@ -3,6 +3,7 @@
 import errno
 import os
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import tyro
@@ -85,7 +86,17 @@ def _storage_message(error: OSError) -> str:
             f"the disk is full, writing{where} failed. Finished parts are kept: free some space and repeat the command "
             f"to continue."
         )
+    if error.errno in (errno.EEXIST, errno.ENOTDIR) and (file := _file_in_the_way(error.filename)):
+        return f"{file} is a file, where a folder is needed. Choose another path, or move the file away."
     return f"{error.strerror or error}{where and ':'}{where}."
+
+
+def _file_in_the_way(path: str | bytes | None) -> Path | None:
+    """The file that `path` is, or that it leads through as if it were a folder."""
+    if not path:
+        return None
+    where = Path(os.fsdecode(path))
+    return next((each for each in (where, *where.parents) if each.is_file()), None)
 
 
 def _memory_message(error: Exception) -> str:

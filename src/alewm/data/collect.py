@@ -114,10 +114,14 @@ def collect_command(attributes: Mapping[str, Any], out: str) -> str | None:
     return f"alewm collect {attributes['task']} {flags} --out {shlex.quote(out)}"
 
 
+_WHERE_NOTHING_IS_SAID = {"filter": "gzip", schema.DRAW_EVERY: 1}
+"""What a file has been made with if its attributes do not say."""
+
+
 def _check_complete(path: Path, described: Mapping[str, Any]) -> None:
     with EpisodeStore.open(path) as store:
-        found = {"filter": "gzip", **store.attributes}
-    wanted = {"filter": "gzip", **described}
+        found = {**_WHERE_NOTHING_IS_SAID, **store.attributes}
+    wanted = {**_WHERE_NOTHING_IS_SAID, **described}
     wrong = [
         f"{name} {found.get(name)!r} instead of {wanted.get(name)!r}"
         for name in {**wanted, **found}

@@ -5,6 +5,7 @@ append overwrites it. HDF5 offers no such promise, so episodes are written here 
 """
 
 import json
+import os
 import sys
 import zlib
 from collections.abc import Iterator, Mapping
@@ -28,7 +29,7 @@ def unsealed(record: bytes) -> memoryview:
 
 
 class Journal:
-    """The records of one unfinished file, the first being a description that must match on every resume."""
+    """The records of one unfinished file, the first being a description that must match once others follow."""
 
     def __init__(self, path: Path, description: Mapping[str, Any]) -> None:
         self.path = path
@@ -40,6 +41,10 @@ class Journal:
         if first is None:
             self.append(json.dumps(description).encode())
         elif (found := json.loads(first)) != description:
+            if self._next_record() is None:  # nothing was finished, so there is nothing to lose
+                self._file.truncate(0)
+                self.append(json.dumps(description).encode())
+                return
             self._file.close()
             lines = "\n  ".join(differences(description, found))
             raise InputError(
@@ -76,8 +81,10 @@ class Journal:
         prefix = self._file.read(_PREFIX_BYTES)
         if len(prefix) == _PREFIX_BYTES:
             length = int.from_bytes(prefix[:8], "little")
-            record = self._file.read(length)
-            if len(record) == length and zlib.crc32(record) == int.from_bytes(prefix[8:], "little"):
+            # Garbage may claim more bytes than there is memory.
+            is_there = length <= os.fstat(self._file.fileno()).st_size - self._file.tell()
+            record = self._file.read(length) if is_there else b""
+            if is_there and zlib.crc32(record) == int.from_bytes(prefix[8:], "little"):
                 return record
         self._file.seek(start)
         self._file.truncate()

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from alewm.data.frames import MappedFrames, open_frames
+from alewm.data.frames import FrameSource, MappedFrames, open_frames
 from alewm.data.sidecar import beside, read_json, write_json
 from alewm.data.store import EpisodeStore
 from alewm.errors import InputError
@@ -20,36 +20,49 @@ _ROWS_PER_TASK = 100
 
 
 def verify_frames(
-    store: EpisodeStore, *, num_threads: int = 1, on_progress: Callable[[int, int], None] | None = None
+    store: EpisodeStore,
+    *,
+    decode: bool = True,
+    num_threads: int = 1,
+    on_progress: Callable[[int, int], None] | None = None,
 ) -> bool:
-    """Whether frames were read now (False: this very file was found sound before).
+    """Whether frames were read now (False: this very file was found sound before, or must be decoded and may not).
 
-    A frame that cannot be decoded is refused with the file, the column and the row. `on_progress` hears the frames
-    done and the frames in all.
+    A frame that differs from its checksum or cannot be decoded is refused with the file, the column and the row.
+    Without `decode` only frames with checksums are checked. `on_progress` hears the frames decoded and those in all.
     """
+    source = open_frames(store, range(store.num_episodes))  # which compares frames with their checksums
+    if isinstance(source, MappedFrames) and source.has_checksums:
+        return True
+    if not decode:
+        return False
     path = beside(store.path, "verified")
     status = store.path.stat()
     stamp = {"size": status.st_size, "modified_ns": status.st_mtime_ns, "fingerprint": store.fingerprint}
     if _holds(path, stamp):
         return False
-    source = open_frames(store, range(store.num_episodes))
-    if not (isinstance(source, MappedFrames) and source.has_checksums):
-        drawn = store.drawn_rows()
-
-        def read(start: int) -> int:
-            rows = drawn[start : start + _ROWS_PER_TASK]
-            source.read(rows, np.empty((len(rows), *source.shape), dtype=np.uint8))
-            return start + len(rows)
-
-        with ThreadPoolExecutor(num_threads) as threads:
-            for num_done in threads.map(read, range(0, len(drawn), _ROWS_PER_TASK)):
-                if on_progress is not None:
-                    on_progress(num_done, len(drawn))
+    _decode_all(store, source, num_threads, on_progress)
     try:
         write_json(path, stamp)
     except OSError:
         store.notes.append(f"{path} cannot be written: the frames of {store.path} will be checked again next time.")
     return True
+
+
+def _decode_all(
+    store: EpisodeStore, source: FrameSource, num_threads: int, on_progress: Callable[[int, int], None] | None
+) -> None:
+    drawn = store.drawn_rows()
+
+    def read(start: int) -> int:
+        rows = drawn[start : start + _ROWS_PER_TASK]
+        source.read(rows, np.empty((len(rows), *source.shape), dtype=np.uint8))
+        return start + len(rows)
+
+    with ThreadPoolExecutor(num_threads) as threads:
+        for num_done in threads.map(read, range(0, len(drawn), _ROWS_PER_TASK)):
+            if on_progress is not None:
+                on_progress(num_done, len(drawn))
 
 
 def _holds(path: Path, stamp: dict[str, Any]) -> bool:

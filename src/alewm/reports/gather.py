@@ -1,7 +1,5 @@
 """Run folders read into memory: a report knows nothing but what they hold."""
 
-import json
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +13,7 @@ from alewm.presentation.series import Series
 from alewm.reports.columns import read_csv
 from alewm.runs.files import read_object
 from alewm.runs.folder import require_run
+from alewm.runs.metrics import is_number, read_metrics
 
 
 @dataclass(frozen=True)
@@ -62,7 +61,7 @@ class Run:
         for entry in self.metrics:
             prefix = "validation/" if entry.get("kind") == "validation" else ""
             for name, value in entry.items():
-                if name != "step" and _is_number(value):
+                if name != "step" and is_number(value):
                     steps, values = found.setdefault(prefix + name, ([], []))
                     steps.append(float(entry["step"]))
                     values.append(float(value))
@@ -93,7 +92,7 @@ def read_run(folder: Path, name: str | None = None) -> Run:
         folder,
         _read_if_there(folder / "config.json"),
         _read_if_there(folder / "provenance.json"),
-        _read_metrics(folder / "metrics.jsonl") or _published_metrics(folder / "metrics.csv"),
+        read_metrics(folder / "metrics.jsonl") or _published_metrics(folder / "metrics.csv"),
         _read_if_there(folder / "result.json"),
         read_records(records) if records.is_file() else [],
         sorted((folder / "animations").glob("*.gif")),
@@ -144,28 +143,6 @@ def _read_if_there(path: Path) -> dict[str, Any]:
     return read_object(path) if path.is_file() else {}
 
 
-def _read_metrics(path: Path) -> list[dict[str, Any]]:
-    if not path.is_file():
-        return []
-    entries = []
-    lines = path.read_text(encoding="utf-8").splitlines()
-    for number, line in enumerate(lines, 1):
-        try:
-            entry = json.loads(line)
-        except json.JSONDecodeError as error:
-            if number == len(lines):
-                break  # a run that is being written, or was killed, may end in half a line
-            raise InputError(f"{path}, line {number}, is not JSON: {error}") from error
-        if not isinstance(entry, dict) or not _is_number(entry.get("step")):
-            raise InputError(f"{path}, line {number}: expected a JSON object with a numeric `step`, found {line[:80]}")
-        entries.append(entry)
-    return entries
-
-
 def _published_metrics(path: Path) -> list[dict[str, Any]]:
     """What `alewm publish` kept of them."""
     return read_csv(path) if path.is_file() else []
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)

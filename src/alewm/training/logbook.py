@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from alewm.errors import InputError
+from alewm.runs.metrics import read_metrics
 from alewm.shapes import Tensor
 from alewm.training.ranks import detached_mean
 
@@ -27,8 +28,7 @@ class Logbook:
     def latest(self) -> dict[str, Any]:
         """The last line of each `kind`, joined, its values named `kind/name`."""
         joined: dict[str, Any] = {}
-        for line in self.path.read_text().splitlines() if self.path.exists() else ():
-            record = json.loads(line)
+        for record in read_metrics(self.path):
             kind = record.get("kind", "")
             joined |= {f"{kind}/{name}": value for name, value in record.items() if name not in ("step", "kind")}
         return joined
@@ -38,15 +38,16 @@ class Logbook:
         if not self.path.exists():
             return 0
         kept, furthest = [], 0
-        lines = self.path.read_text().splitlines(keepends=True)
+        lines = self.path.read_bytes().splitlines(keepends=True)
         for number, line in enumerate(lines, start=1):
             try:
-                written = int(json.loads(line)["step"])
+                written = int(json.loads(line.decode())["step"])
             except (ValueError, KeyError, TypeError) as error:
                 if number == len(lines):
                     break
                 raise InputError(
-                    f"{self.path}, line {number}: expected a JSON object with a `step`, found {line[:60]!r}. "
+                    f"{self.path}, line {number}: expected a JSON object with a `step`, found "
+                    f"{line[:60].decode(errors='replace')!r}. "
                     f"Move the file away to go on without its history."
                 ) from error
             furthest = max(furthest, written)
@@ -54,7 +55,7 @@ class Logbook:
                 kept.append(line)
         if kept != lines:
             partial = self.path.with_name(f".{self.path.name}.partial")
-            partial.write_text("".join(kept))
+            partial.write_bytes(b"".join(kept))
             partial.replace(self.path)
         return furthest
 

@@ -1,15 +1,20 @@
 """Recordings of any of the known formats, converted into one file."""
 
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
+
 from alewm.data.codec import Compression
+from alewm.data.collect import EpisodeSource
 from alewm.data.conversion.frames import AS_RECORDED, FrameSize
 from alewm.data.conversion.lerobot import LeRobotEpisodes, is_lerobot
 from alewm.data.conversion.recordings import Recordings
 from alewm.data.watched import Collected, collect_watched
 from alewm.data.windows import WindowShape
+from alewm.data.writer import journal_path
 from alewm.errors import InputError
 from alewm.workers import num_processes
 
@@ -55,7 +60,7 @@ def convert(
     attributes |= {"fps": rate} if rate is not None else {}
     attributes |= {"fit": source.size.fit} if source.size.image_size is not None else {}
     made = collect_watched(
-        source,
+        _TellsWhatToDelete(source, journal_path(out)),
         out,
         f"converting {source.folder}",
         num_episodes=wanted,
@@ -66,6 +71,26 @@ def convert(
         episodes_per_task=1,  # an episode is a video to decode: long enough to be worth keeping
     )
     return made, _notes(rate)
+
+
+@dataclass(frozen=True)
+class _TellsWhatToDelete:
+    """The episodes of `source`; refusing one, it names the `journal` that repaired recordings do not continue."""
+
+    source: EpisodeSource
+    journal: Path
+
+    def __call__(self, seed: int, episodes: Sequence[int]) -> Iterator[dict[str, np.ndarray]]:
+        for episode in episodes:
+            try:
+                yield from self.source(seed, [episode])
+            except InputError as error:
+                if episode == 0:  # none is finished: whatever is changed, the command can be repeated
+                    raise
+                raise InputError(
+                    f"{error}\nThe episodes before it are kept in {self.journal}. If you change the recordings or a "
+                    f"setting, delete that file too: all episodes are then converted anew."
+                ) from None
 
 
 def _notes(rate: float | None) -> list[str]:

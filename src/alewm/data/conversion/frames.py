@@ -82,8 +82,10 @@ def decode_image(content: bytes, place: str) -> np.ndarray:
         with Image.open(io.BytesIO(content)) as image:
             return np.array(image.convert("RGB"))
     except (UnidentifiedImageError, OSError, SyntaxError) as error:
+        # Pillow names the memory that it was given, which tells a person nothing.
+        reason = "no known format" if isinstance(error, UnidentifiedImageError) else error
         raise InputError(
-            f"{place}: not an image that can be read ({error}). Replace it and repeat the command."
+            f"{place}: not an image that can be read ({reason}). Replace it and repeat the command."
         ) from None
 
 
