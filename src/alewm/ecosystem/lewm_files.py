@@ -2,7 +2,6 @@
 
 import hashlib
 import io
-import json
 import pickle
 import warnings
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ from typing import Any
 import torch
 
 from alewm.errors import InputError
-from alewm.runs.files import write_bytes, write_json
+from alewm.runs.files import read_object, write_bytes, write_json
 from alewm.shapes import Tensor
 
 CONFIG, WEIGHTS = "config.json", "weights.pt"
@@ -40,7 +39,7 @@ def read_lewm(path: Path) -> LeWMFiles:
         weights,
         hashlib.sha256(weights.read_bytes()).hexdigest(),
         _read_state(weights),
-        _read_config(config_path) if config_path.is_file() else {},
+        read_object(config_path) if config_path.is_file() else {},
     )
 
 
@@ -98,13 +97,3 @@ def _refusal(path: Path) -> str:
         f"refused. Where you trust it, save its state dict with the package that wrote it: "
         f"torch.save(model.state_dict(), '{WEIGHTS}')."
     )
-
-
-def _read_config(path: Path) -> dict[str, Any]:
-    try:
-        config = json.loads(path.read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{path} is not JSON: {error}") from error
-    if not isinstance(config, dict):
-        raise InputError(f"{path} must hold a JSON object, found {type(config).__name__}.")
-    return config

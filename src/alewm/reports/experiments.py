@@ -1,6 +1,5 @@
 """One page for experiments: tables, figures, and the command of every cell."""
 
-import json
 from collections.abc import Iterable, Sequence
 from html import escape
 from importlib.resources import files
@@ -9,6 +8,7 @@ from typing import Any
 
 from alewm.errors import InputError
 from alewm.reports import html
+from alewm.runs.files import read_object
 
 DESCRIPTION = "experiment.json"
 
@@ -33,12 +33,9 @@ def write_experiments_report(folders: Sequence[Path], out: Path) -> Path:
 
 def _read(folder: Path) -> dict[str, Any]:
     path = folder / DESCRIPTION
-    try:
-        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise InputError(f"{folder} holds no experiment: expected {DESCRIPTION} in it.") from None
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{path} is not JSON: {error}") from error
+    if not path.is_file():
+        raise InputError(f"{folder} holds no experiment: expected {DESCRIPTION} in it.")
+    content = read_object(path)
     missing = {"name", "note", "summary", "command", "tables", "figures", "films", "findings"} - content.keys()
     if missing:
         raise InputError(f"{path} lacks {', '.join(sorted(missing))}; repeat the command that wrote it.")
