@@ -281,6 +281,11 @@ def test_probes_of_more_and_of_less_are_compared_on_what_both_read(published):
     text = page_of(results)
     assert "| linear | 0.700 ± 0.000 | proprio[0]: 0.700 |" in text
     assert "qvel" not in text
+    for seed, name in ((3072, "proprio[0]"), (3073, "proprio[1]")):
+        read = {"8": {"factors": {name: 0.7}}}
+        path = results / f"here/run-{seed}/measurements/probes.json"
+        path.write_text(json.dumps({"measured": {"linear": read, "network": read}}))
+    assert "| 3072, 3073 | linear | – | – |" in page_of(results), "nothing in common"
 
 
 def test_what_training_ended_with_is_in_a_table(published):

@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import tyro
 
 from alewm.errors import InputError
+from alewm.experiments.oscillator import NAME as OSCILLATOR
 from alewm.workers import num_processes
 
 if TYPE_CHECKING:
     from alewm.experiments.framework.choice import Choice
     from alewm.experiments.framework.executor import Executor
     from alewm.experiments.framework.library import Library
-
-_OSCILLATOR = "oscillator"
 
 
 @dataclass(frozen=True)
@@ -71,7 +70,7 @@ class Experiment:
 
         if self.list:
             lines = {name: each.summary for name, each in RECIPES.items()}
-            lines[_OSCILLATOR] = "the toy study on a CPU: four known factors in the first four coordinates"
+            lines[OSCILLATOR] = "the toy study on a CPU: four known factors in the first four coordinates"
             print("\n".join(f"{name:<{max(map(len, lines))}}  {summary}" for name, summary in lines.items()))
             return
         if self.name is None:
@@ -87,7 +86,7 @@ class Experiment:
         if self.updates_per_second is not None and self.updates_per_second <= 0:
             raise InputError(f"--updates-per-second must be positive, got {self.updates_per_second}.")
 
-        if self.name == _OSCILLATOR:
+        if self.name == OSCILLATOR:
             self._run_oscillator()
             return
 
@@ -134,7 +133,7 @@ class Experiment:
                 "The oscillator has the scales paper and smoke and no --only; its search is `alewm oscillator`."
             )
         # Not among the experiments: what it writes is a study of its own, which `alewm report` has no page for.
-        out = self.runs / _OSCILLATOR / self.scale
+        out = self.runs / OSCILLATOR / self.scale
         seeds, epochs = (self.seeds or (0, 1, 2), None) if self.scale == "paper" else (self.seeds or (0,), 1)
         if self.dry_run:
             print(

@@ -35,7 +35,7 @@ class Probe:
         """Probes the runs one after the other and prints a table of each."""
         from alewm.devices import find_device
         from alewm.errors import InputError
-        from alewm.experiments.probes import probe_run, probe_table
+        from alewm.experiments.probe_run import probe_run, probe_table
 
         if not self.runs:
             raise InputError("Name a run folder: alewm probe RUN.")

@@ -15,13 +15,13 @@ def own_data_path(run: Path, learned: DataSet, moved_to: Path | None) -> Path:
     """The file `run` learned from; at `moved_to` if that is given."""
     if moved_to is not None:
         return moved_to
-    data = learned.data
-    if data["path"] is None:
+    if learned.path is None:
         raise InputError(f"{run} was imported without a data file. Say with --data which episodes to evaluate it on.")
-    path = Path(data["path"])
+    path = Path(learned.path)
     if not path.exists():
         raise InputError(
-            f"{run} was trained on {path}, which is no longer there. Say where it is with --data{_how_to_make(data)}."
+            f"{run} was trained on {path}, which is no longer there. Say where it is with --data"
+            f"{_how_to_make(learned.data)}."
         )
     return path
 

@@ -8,6 +8,7 @@ from alewm.experiments import (
     main_table,
     mixed,
     nested_dropout,
+    oscillator,
     prefix_sweep,
     priors,
     probes,
@@ -45,5 +46,5 @@ RECIPES: dict[str, Recipe] = {module.RECIPE.name: module.RECIPE for module in _M
 def recipe(name: str) -> Recipe:
     """The experiment called `name`; an unknown name is refused, proposing the nearest."""
     if name not in RECIPES:
-        raise unknown_name("experiment", name, [*RECIPES, "oscillator"])
+        raise unknown_name("experiment", name, [*RECIPES, oscillator.NAME])
     return RECIPES[name]

@@ -1,6 +1,5 @@
 """Published models as tables, before any planning: how well they predict, what q became, what latents hold."""
 
-import math
 from collections.abc import Sequence
 from statistics import fmean
 from typing import Any
@@ -8,7 +7,7 @@ from typing import Any
 from alewm.envs.registration import get_task
 from alewm.errors import InputError
 from alewm.evaluation.statistics import Spread
-from alewm.experiments.probes import PROBES
+from alewm.experiments.probe_run import PROBES
 from alewm.presentation.tables import Row, Table
 from alewm.reports.configuration_names import COLUMNS, NONE, named_columns
 from alewm.reports.published import PublishedRun, Scale
@@ -50,7 +49,10 @@ def probes_table(scale: Scale, note: str) -> Table | None:
     for named, each, seeds in zip(named_columns(shown), shown, found, strict=True):
         for probe in PROBES:
             of_seeds = [seed[probe] for seed in seeds]
-            means = {k: [_mean_of(common, probed[k]) for probed in of_seeds if k in probed] for k in ks}
+            means = {
+                k: [fmean(probed[k][name] for name in common) for probed in of_seeds if common and k in probed]
+                for k in ks
+            }
             cells = [Spread.of(means[k]).shown(digits=3) if means[k] else NONE for k in ks]
             rows.append([*named, each.seeds, probe, *cells, _worst([probed[max(probed)] for probed in of_seeds])])
     head = (*COLUMNS, "seeds", "probe", *(f"k = {k}" for k in ks), "worst")
@@ -80,15 +82,11 @@ def _common(probed: Sequence[dict[int, dict[str, float]]]) -> set[str]:
     return set.intersection(*read) if read else set()
 
 
-def _mean_of(common: set[str], r2: dict[str, float]) -> float:
-    return fmean(r2[name] for name in common) if common else math.nan
-
-
 def _worst(seeds: Sequence[dict[str, float]]) -> str:
-    """The factor with the smallest mean over seeds, and that mean."""
+    """What is read worst on average over seeds, and how well."""
     means = {name: fmean(seed[name] for seed in seeds) for name in seeds[0] if all(name in seed for seed in seeds)}
-    name = min(means, key=lambda name: means[name])
-    return f"{name}: {means[name]:.3f}"
+    name = min(means, key=lambda name: means[name], default=None)
+    return NONE if name is None else f"{name}: {means[name]:.3f}"
 
 
 def _ended(run: PublishedRun) -> dict[str, Any]:

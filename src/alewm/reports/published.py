@@ -1,7 +1,7 @@
 """Published runs in order: those of one scale beside each other, seeds of one configuration together."""
 
 import json
-import re
+import shlex
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -78,8 +78,12 @@ class PublishedRun:
     def _collecting(self) -> str | None:
         """How its data are recorded, to where its training command looks for them; None if nobody knows."""
         command: str | None = self.run.provenance.get("data", {}).get("made_with")
-        place = re.search(r"--data (\S+)", self.run.provenance.get("command", ""))
-        return re.sub(r"--out \S+$", lambda _: f"--out {place[1]}", command) if command and place else command
+        trained = shlex.split(self.run.provenance.get("command", ""))
+        if command is None or "--data" not in trained:
+            return command
+        collect = shlex.split(command)
+        collect[collect.index("--out") + 1] = trained[trained.index("--data") + 1]
+        return shlex.join(collect)
 
     @property
     def epochs(self) -> float:

@@ -21,8 +21,8 @@ from alewm.reports.result_tables import fixed_capacities, with_fixed_capacities
 
 TITLE_WIDTH = 34
 """Characters of a line above a small panel."""
-_COLORED = ("alewm", "lewm")
-"""Methods with a colour of their own; what is neither shares the next one."""
+_COLORS = {"alewm": 0, "lewm": 1}
+_COLOR_OF_OTHERS = 2
 MOST_POINTS = 50
 """Points of a curve of q; more cannot be told apart in a small panel."""
 
@@ -59,7 +59,7 @@ def success_figure(scale: Scale) -> ResultFigure | None:
         figure = Figure(figsize=(6.2, 1.2 + 0.32 * len(names)), layout="constrained")
         axes = figure.add_subplot()
         for row, (seeds, interval) in enumerate(zip(rates, intervals, strict=True)):
-            color = theme.color(_COLORED.index(methods[row]) if methods[row] in _COLORED else len(_COLORED))
+            color = theme.color(_COLORS.get(methods[row], _COLOR_OF_OTHERS))
             if len(seeds) == 1:
                 axes.plot(interval, [row, row], color=color, linewidth=2, alpha=0.5)
             else:

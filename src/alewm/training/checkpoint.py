@@ -175,9 +175,10 @@ def _load_weights(checkpoint: Path, model: WorldModel) -> None:
 def _read_tensors(path: Path) -> dict[str, Tensor]:
     if not path.is_file():
         # Shared models come without what training goes on from: nobody should delete one for that alone.
-        is_usable = path.name == _TRAINING
-        use = ": the model can be evaluated, but training needs another folder. Or give it up" if is_usable else ""
-        raise InputError(f"{path} is missing{use}. {_cure(path.parent)}")
+        shared = (
+            ", as in shared models, which are for evaluation. Of a run of your own:" if path.name == _TRAINING else "."
+        )
+        raise InputError(f"{path} is missing{shared} {_cure(path.parent)}")
     try:
         return load_file(path)
     except SafetensorError as error:

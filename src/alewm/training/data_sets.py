@@ -32,9 +32,17 @@ class DataSet:
     @property
     def fingerprint(self) -> str | None:
         """Of its file; None for an imported model, whose data nobody knows."""
-        if "fingerprint" not in self.data:
+        return self._known("fingerprint")
+
+    @property
+    def path(self) -> str | None:
+        """Where its file was; None for a model that was imported without one."""
+        return self._known("path")
+
+    def _known(self, name: str) -> str | None:
+        if name not in self.data:
             raise _foreign()
-        found: str | None = self.data["fingerprint"]
+        found: str | None = self.data[name]
         return found
 
 

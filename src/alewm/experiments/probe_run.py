@@ -1,0 +1,95 @@
+"""What the prefixes of one trained model say of the true state, by linear and network probes."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+import torch
+
+from alewm.envs.visible import readings
+from alewm.errors import InputError
+from alewm.evaluation.own_data import own_data_path
+from alewm.experiments.framework.measured import write_measurement
+from alewm.experiments.framework.probing import fit_networks, fit_ridge, recovered
+from alewm.experiments.framework.trained import SAMPLE_SEED, Trained
+from alewm.training.checkpoint import read_description
+from alewm.training.data_sets import data_set_of
+from alewm.training.run import latest_checkpoint
+
+PROBES = ("linear", "network")
+
+
+def probe_run(
+    run: Path, capacities: Sequence[int], amounts: Mapping[str, int], *, data_path: Path | None, device: torch.device
+) -> tuple[Path, dict[str, Any]]:
+    """R² of one run's prefixes, as `measure` finds it, and the file it is kept in.
+
+    Without `capacities` prefixes are those the model supports; the data file is the run's own, at `data_path` if it
+    has moved.
+    """
+    description = read_description(latest_checkpoint(run))
+    model = description.config.model
+    ks = tuple(capacities) or model.capacities
+    if list(ks) != sorted(set(ks)) or ks[0] < 1 or ks[-1] > model.latent_dim:
+        raise InputError(
+            f"Capacities must increase from at least 1 to at most {model.latent_dim}, the width of {run}'s latent; got "
+            f"{', '.join(map(str, ks))}."
+        )
+    if len(description.config.data_sets) > 1:
+        raise InputError(f"{run} learned from several data sets. Only a model of one task can be probed.")
+    options = {"capacities": ks, **amounts}
+    data = own_data_path(run, data_set_of(description), data_path)
+    measured = measure(run, data, device, options)
+    return write_measurement(run, "probes", options, measured), measured
+
+
+def probe_table(measured: Mapping[str, Any]) -> str:
+    """R² of every part of the state by prefix, and their mean, for a terminal."""
+    names = measured["factors"]
+    wide = max(len(name) for name in ("R² by k", *names)) + 2
+    lines = []
+    for probe in PROBES:
+        by_k = measured[probe]
+        lines.append(f"{probe + ' R²':<{wide}}" + "".join(f"{'k = ' + k:>9}" for k in by_k))
+        for name in names:
+            lines.append(f"{name:<{wide}}" + "".join(f"{each['factors'][name]:>9.3f}" for each in by_k.values()))
+        lines.append(f"{'mean':<{wide}}" + "".join(f"{each['mean']:>9.3f}" for each in by_k.values()))
+    return "\n".join(lines)
+
+
+def measure(folder: Path, data: Path, device: torch.device, options: Mapping[str, Any]) -> dict[str, Any]:
+    """R² from every prefix of all that frames show of the state, by both probes; what never varies is left out."""
+    with Trained.open(folder, data, device) as trained:
+        sides = []
+        for part, most in (("train", options["num_train"]), ("test", options["num_test"])):
+            rows = trained.rows(part, most)
+            sides.append((trained.encode_rows(rows)[1], _visible_state(trained, rows)))
+    (x, state), (test_x, test_state) = sides
+    names = [name for name in state if min(state[name].std(), test_state[name].std()) > 1e-9]
+    y, test_y = (
+        torch.tensor(np.stack([each[name] for name in names], 1), dtype=torch.float32) for each in (state, test_state)
+    )
+    ks = options["capacities"]
+    generator = torch.Generator().manual_seed(SAMPLE_SEED)
+    seen = torch.arange(x.shape[1]) < torch.tensor(ks)[:, None]
+    networks = fit_networks(x, y, seen, generator, device=device, num_steps=options["num_steps"])
+    predicted = {
+        "linear": [fit_ridge(x[:, :k], y)(test_x[:, :k]) for k in ks],
+        "network": list(networks(test_x)),
+    }
+    found: dict[str, Any] = {"factors": names}
+    for probe in PROBES:
+        scores = [recovered(each, test_y).tolist() for each in predicted[probe]]
+        found[probe] = {
+            str(k): {"mean": fmean(each), "factors": dict(zip(names, each, strict=True))}
+            for k, each in zip(ks, scores, strict=True)
+        }
+    return found
+
+
+def _visible_state(trained: Trained, rows: np.ndarray) -> dict[str, np.ndarray]:
+    visible = trained.task.visible
+    columns = {name: np.asarray(trained.store.column(name)[rows]) for name in {each.column for each in visible}}
+    return readings(visible, columns)
