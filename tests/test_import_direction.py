@@ -17,6 +17,7 @@ FOUNDATION = {
     "progress",
     "devices",
     "workers",
+    "worker_pool",
     "native",
     "follower",
 }
@@ -30,9 +31,9 @@ MAY_IMPORT = {
     "progress": set(),
     "devices": {"errors"},
     "workers": {"errors"},
+    "worker_pool": {"workers"},
     "follower": set(),
     "native": set(),
-    "silent_interrupt": set(),
     "capacity": FOUNDATION,
     "runs": FOUNDATION,
     "regularizers": FOUNDATION | {"capacity"},

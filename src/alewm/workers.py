@@ -4,8 +4,10 @@ import multiprocessing
 import os
 import signal
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from multiprocessing import forkserver, resource_tracker
-from multiprocessing.connection import wait
+from multiprocessing.connection import Connection, wait
 from multiprocessing.context import BaseContext
 
 from alewm.errors import InputError
@@ -32,29 +34,60 @@ def context_for_workers(*modules: str) -> BaseContext:
     if "forkserver" not in multiprocessing.get_all_start_methods():
         return multiprocessing.get_context("spawn")
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["alewm.silent_interrupt", *modules])
-    _start_server()
+    context.set_forkserver_preload(list(modules))
+    with starting_workers():
+        forkserver.ensure_running()
     return context
 
 
-def _start_server() -> None:
-    """Start the server with interrupts blocked until it has imported what makes it answer them in silence."""
-    resource_tracker.ensure_running()  # which the server needs, and whose start would unblock interrupts
+@contextmanager
+def starting_workers() -> Iterator[None]:
+    """Processes that are started in this block are started whole: an interrupt waits for its end, and spares them.
+
+    A terminal interrupts all processes at once. One that is still importing would answer with a traceback, and one
+    whose parent goes away while starting it would miss what the parent had prepared for it, with a traceback too.
+    """
+    if threading.current_thread() is not threading.main_thread():  # where no interrupt is ever raised
+        yield
+        return
+    interrupts: list[int] = []
+    answer = signal.signal(signal.SIGINT, lambda number, _frame: interrupts.append(number))
+    try:
+        with _interrupts_blocked():
+            yield
+    finally:
+        signal.signal(signal.SIGINT, answer)
+        if interrupts:
+            signal.raise_signal(signal.SIGINT)
+
+
+@contextmanager
+def _interrupts_blocked() -> Iterator[None]:
+    """For the processes that are started: they inherit it, and `follow_parent` replaces it."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    resource_tracker.ensure_running()  # whose own start, within that of another process, would unblock interrupts
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
-        forkserver.ensure_running()
+        yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def follow_parent() -> None:
-    """Leave interrupts to the process that started this worker, and end when it does: a killed one says no goodbye."""
+def follow_parent(*ends: Connection) -> None:
+    """Leave interrupts to the process that started this worker, and end when it does: a killed one says no goodbye.
+
+    It ends as well when the parent closes its side of one of the `ends`.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     parent = multiprocessing.parent_process()
     assert parent is not None
 
     def watch() -> None:
-        wait([parent.sentinel])
+        wait([parent.sentinel, *ends])
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()

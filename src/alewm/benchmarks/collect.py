@@ -2,18 +2,17 @@
 
 import tempfile
 import time
-from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
 from alewm.benchmarks.encoders import compare_encoders
 from alewm.benchmarks.timing import print_line
-from alewm.data.collect import begin_worker
 from alewm.devices import find_device
 from alewm.envs.registration import get_task
 from alewm.errors import InputError
 from alewm.experiments.collection import collect_task
-from alewm.workers import context_for_workers, num_processes
+from alewm.worker_pool import WorkerPool
+from alewm.workers import num_processes
 
 
 def bench_collect(*, task_name: str, episodes: int, image_size: int | None, jobs: int, device: str) -> None:
@@ -55,8 +54,7 @@ def bench_collect(*, task_name: str, episodes: int, image_size: int | None, jobs
 
 
 def _draw_in_processes(task_name: str, size: int, episodes: int, processes: int) -> tuple[int, float]:
-    context = context_for_workers("alewm.data.collect")
-    with ProcessPoolExecutor(processes, mp_context=context, initializer=begin_worker) as pool:
+    with WorkerPool(processes, "alewm.data.collect") as pool:
         parts = [range(first, episodes, processes) for first in range(min(processes, episodes))]
         # Once for nothing, so that every process has started and drawn before the clock runs.
         list(pool.map(_warm_up, [task_name] * processes, [size] * processes))

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -12,7 +11,6 @@ import torch
 from alewm.benchmarks.replay import bench_replay
 from alewm.benchmarks.standard_pairs import StandardPairs
 from alewm.config import to_dict
-from alewm.data.collect import begin_worker
 from alewm.data.normalize import ActionStatistics
 from alewm.envs.registration import get_task
 from alewm.evaluation.closed_loop import GoalPairs, run_closed_loop
@@ -23,7 +21,8 @@ from alewm.evaluation.success import BUDGET
 from alewm.evaluation.true_simulator import TrueSimulator
 from alewm.planning.planner import PlanningConfig
 from alewm.progress import Progress
-from alewm.workers import context_for_workers, num_processes
+from alewm.worker_pool import WorkerPool
+from alewm.workers import num_processes
 
 _MOST_NAMED = 10
 
@@ -112,9 +111,5 @@ def _all_plans(standard: StandardPairs, planning: PlanningConfig, processes: int
     if processes == 1:
         yield from map(plan, each)
         return
-    context = context_for_workers("alewm.benchmarks.true_simulator")
-    with ProcessPoolExecutor(processes, mp_context=context, initializer=begin_worker) as pool:
-        try:
-            yield from pool.map(plan, each)
-        finally:
-            pool.shutdown(wait=False, cancel_futures=True)
+    with WorkerPool(processes, "alewm.benchmarks.true_simulator") as pool:
+        yield from pool.map(plan, each)

@@ -1,23 +1,21 @@
 """Collecting episodes into a store: simulated and compressed in parallel processes, written in episode order."""
 
-import os
 import shlex
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 
 from alewm.data import schema
 from alewm.data.codec import Compression
 from alewm.data.store import EpisodeStore
 from alewm.data.writer import StoreWriter, journal_path, make_record
 from alewm.errors import InputError
-from alewm.workers import context_for_workers, follow_parent
+from alewm.worker_pool import WorkerPool
 
 EpisodeSource = Callable[[int, Sequence[int]], Iterator[dict[str, np.ndarray]]]
 """(seed, episode numbers) -> those episodes, each determined by the seed and its number alone.
@@ -157,23 +155,11 @@ def _records(recording: _Recording, tasks: Sequence[Sequence[int]], num_workers:
         for task in tasks:
             yield from recording.records(task)
         return
-    context = context_for_workers("alewm.data.collect")
-    with ProcessPoolExecutor(num_workers, mp_context=context, initializer=begin_worker) as pool:
+    with WorkerPool(num_workers, "alewm.data.collect") as pool:
         pending: deque[Future[list[bytes]]] = deque()
         waiting = deque(tasks)
-        try:
-            while waiting or pending:
-                # Two tasks per worker in flight keep all of them busy; more would only fill memory.
-                while waiting and len(pending) < 2 * num_workers:
-                    pending.append(pool.submit(recording.list_of_records, waiting.popleft()))
-                yield from pending.popleft().result()
-        finally:
-            pool.shutdown(wait=False, cancel_futures=True)
-
-
-def begin_worker() -> None:
-    """Make a process of a pool one of many: it ends with its parent and keeps to one thread."""
-    follow_parent()
-    # There is a worker for every core already: neither torch nor Mesa's software rendering needs more threads.
-    torch.set_num_threads(1)
-    os.environ.setdefault("LP_NUM_THREADS", "1")
+        while waiting or pending:
+            # Two tasks per worker in flight keep all of them busy; more would only fill memory.
+            while waiting and len(pending) < 2 * num_workers:
+                pending.append(pool.submit(recording.list_of_records, waiting.popleft()))
+            yield from pending.popleft().result()

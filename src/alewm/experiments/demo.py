@@ -33,7 +33,7 @@ from alewm.runs.folder import RunFolder
 from alewm.training.config import RunConfig
 from alewm.training.rehearsal import rehearse
 from alewm.training.run import train_run
-from alewm.workers import follow_parent, num_available_cores
+from alewm.workers import follow_parent, num_available_cores, starting_workers
 
 _POLL_SECONDS = 0.5
 
@@ -96,8 +96,9 @@ def _learners(
         )
         for name, config in configs.items()
     ]
-    for worker in workers:
-        worker.start()
+    with starting_workers():
+        for worker in workers:
+            worker.start()
     try:
         yield _Learners(workers, {out / name: config for name, config in configs.items()}, is_recorded, problems)
     finally:

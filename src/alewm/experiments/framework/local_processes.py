@@ -16,7 +16,7 @@ from alewm.errors import InputError
 from alewm.experiments.framework.executor import Ended
 from alewm.experiments.framework.job import Job
 from alewm.experiments.framework.share import Share
-from alewm.workers import follow_parent, num_available_cores, num_processes
+from alewm.workers import follow_parent, num_available_cores, num_processes, starting_workers
 
 VISIBLE_GPUS = "CUDA_VISIBLE_DEVICES"
 
@@ -124,7 +124,8 @@ def _start(gpus: tuple[int, ...]) -> _Worker:
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
     process = context.Process(target=_serve, args=(theirs, gpus), daemon=True)
-    process.start()
+    with starting_workers():
+        process.start()
     theirs.close()
     return _Worker(process, ours)
 

@@ -1,9 +1,8 @@
 """Running a study: groups of models in parallel processes, each run's record kept as soon as it exists."""
 
-import multiprocessing
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import as_completed
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,8 @@ from alewm.experiments.oscillator.training import train
 from alewm.runs.checkpoint import save_tensors
 from alewm.runs.files import read_json, write_json
 from alewm.runs.folder import RunFolder
-from alewm.workers import follow_parent, num_available_cores
+from alewm.worker_pool import WorkerPool
+from alewm.workers import num_available_cores
 
 MAX_MODELS = 3
 """Models trained side by side in one process: more no longer fit a core's cache and gain nothing on a CPU."""
@@ -50,19 +50,13 @@ def _in_processes(
         for group in groups:
             yield group, _train_group(group, folder, torch.get_num_threads())
         return
-    # Spawned, not forked: a fork copies torch's thread pools in whatever state they are.
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(workers, mp_context=context, initializer=follow_parent) as pool:
+    with WorkerPool(workers, "alewm.experiments.oscillator.execution") as pool:
         pending = {
             pool.submit(_train_group, group, folder, max(1, num_available_cores() // workers)): group
             for group in groups
         }
-        try:
-            for future in as_completed(pending):
-                yield pending[future], future.result()
-        except BaseException:
-            pool.shutdown(cancel_futures=True)
-            raise
+        for future in as_completed(pending):
+            yield pending[future], future.result()
 
 
 def _train_group(runs: list[OscillatorRun], folder: Path, num_threads: int) -> float:

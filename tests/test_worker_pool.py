@@ -1,0 +1,120 @@
+"""Processes that work for another are started whole, whenever the interrupt comes, and end with the one they serve."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from alewm.worker_pool import WorkerPool
+from alewm.workers import starting_workers
+
+# The server is held while it is asked for the second process, and everyone is interrupted meanwhile.
+INTERRUPTED_IN_A_START = """
+import os, signal, threading, time
+from multiprocessing import forkserver
+from alewm.worker_pool import WorkerPool
+
+def interrupt_all():
+    time.sleep(0.5)
+    os.killpg(0, signal.SIGINT)
+    time.sleep(0.5)
+    os.kill(server, signal.SIGCONT)
+
+try:
+    with WorkerPool(2) as pool:
+        pool.submit(os.getpid).result()
+        pool.submit(time.sleep, 60)
+        server = forkserver._forkserver._forkserver_pid
+        os.kill(server, signal.SIGSTOP)
+        threading.Thread(target=interrupt_all).start()
+        pool.submit(time.sleep, 60)
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+on_unix = pytest.mark.skipif(sys.platform == "win32", reason="Windows has neither signal masks nor a server to fork")
+
+
+@pytest.fixture
+def interrupts_raise():
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def test_an_interrupt_waits_for_the_end_of_a_start(interrupts_raise):
+    reached = []
+    with pytest.raises(KeyboardInterrupt), starting_workers():
+        signal.raise_signal(signal.SIGINT)
+        reached.append("end")
+    assert reached == ["end"]
+    with pytest.raises(KeyboardInterrupt):
+        signal.raise_signal(signal.SIGINT)
+
+
+def test_without_an_interrupt_nothing_changes(interrupts_raise):
+    with starting_workers():
+        pass
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_other_threads_start_processes_too():
+    started = []
+
+    def start():
+        with starting_workers():
+            started.append(True)
+
+    thread = threading.Thread(target=start)
+    thread.start()
+    thread.join()
+    assert started == [True]
+
+
+@on_unix
+def test_a_process_that_is_starting_does_not_hear_interrupts():
+    asks = "import signal; print(signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, []))"
+    with starting_workers():
+        during = subprocess.Popen([sys.executable, "-c", asks], stdout=subprocess.PIPE, text=True)
+    after = subprocess.Popen([sys.executable, "-c", asks], stdout=subprocess.PIPE, text=True)
+    assert [each.communicate()[0].strip() for each in (during, after)] == ["True", "False"]
+
+
+@on_unix
+def test_an_interrupt_while_a_process_is_being_started_leaves_none_behind_to_complain():
+    process = subprocess.Popen(
+        [sys.executable, "-c", INTERRUPTED_IN_A_START],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
+    said, complained = process.communicate(timeout=50)  # less than the tasks take: nobody waits for them
+    assert (said, complained, process.returncode) == ("interrupted\n", "", 0)
+
+
+@on_unix
+def test_an_error_in_its_block_ends_the_processes_amid_their_tasks():
+    with pytest.raises(ZeroDivisionError), WorkerPool(2) as pool:
+        processes = {pool.submit(os.getpid).result()}
+        tasks = [pool.submit(time.sleep, 60) for _ in range(4)]
+        began = time.monotonic()
+        raise ZeroDivisionError
+    assert time.monotonic() - began < 30
+    assert all(task.done() for task in tasks)
+    for process in processes:
+        with pytest.raises(ProcessLookupError):
+            os.kill(process, 0)
+
+
+def test_a_block_that_ends_well_has_waited_for_its_tasks():
+    with WorkerPool(1) as pool:
+        first = pool.submit(pow, 2, 10)
+        assert first.result() == 1024
+    with pytest.raises(RuntimeError, match="after shutdown"):
+        pool.submit(pow, 2, 10)
