@@ -2,7 +2,6 @@
 
 import json
 import os
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -56,16 +55,11 @@ def first_update(method: str) -> dict[str, torch.Tensor]:
 
 
 def launch(script: Path, *arguments: str) -> None:
-    """Run a script as torchrun would: two processes told of each other by the environment."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = str(probe.getsockname()[1])
+    """Run a script in two processes, which meet at a port that torchrun holds: one found free may be taken by then."""
     paths = os.pathsep.join([str(SOURCE), str(HERE)])
-    shared = {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1", "WORLD_SIZE": "2"}
-    shared |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "GLOO_SOCKET_IFNAME": "lo"}
-    command = [sys.executable, str(script), *arguments]
-    ranks = [subprocess.Popen(command, env={**shared, "RANK": str(r), "LOCAL_RANK": str(r)}) for r in range(2)]
-    assert [rank.wait() for rank in ranks] == [0, 0]
+    environment = {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
+    subprocess.run([*torchrun, str(script), *arguments], env=environment, check=True)
 
 
 @pytest.fixture(scope="module")
