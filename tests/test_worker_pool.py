@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures.process import BrokenProcessPool
 
 import pytest
 
@@ -103,10 +104,9 @@ def test_an_error_in_its_block_ends_the_processes_amid_their_tasks():
     with pytest.raises(ZeroDivisionError), WorkerPool(2) as pool:
         processes = {pool.submit(os.getpid).result()}
         tasks = [pool.submit(time.sleep, 60) for _ in range(4)]
-        began = time.monotonic()
         raise ZeroDivisionError
-    assert time.monotonic() - began < 30
-    assert all(task.done() for task in tasks)
+    # A task that was waited for would have ended well.
+    assert all(task.cancelled() or isinstance(task.exception(), BrokenProcessPool) for task in tasks)
     for process in processes:
         with pytest.raises(ProcessLookupError):
             os.kill(process, 0)
