@@ -52,10 +52,13 @@ def random_episodes(seed: int, episodes: Sequence[int]) -> Iterator[dict[str, np
         }
 
 
+HELD_EPISODE = 40
+
+
 def slow_episodes(seed: int, episodes: Sequence[int]) -> Iterator[dict[str, np.ndarray]]:
-    """`random_episodes`, slow enough to be killed in the middle."""
-    for episode in random_episodes(seed, episodes):
-        time.sleep(0.05)
+    """`random_episodes`, slow enough to be killed in the middle: number `HELD_EPISODE` never comes."""
+    for number, episode in zip(episodes, random_episodes(seed, episodes), strict=True):
+        time.sleep(600 if number == HELD_EPISODE else 0.05)
         yield episode
 
 

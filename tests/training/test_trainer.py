@@ -108,14 +108,14 @@ def test_the_same_seed_gives_the_same_weights_and_another_seed_others(tmp_path):
     assert not torch.equal(weights(first.checkpoint)["encoder.position"], weights(other.checkpoint)["encoder.position"])
 
 
-def start(folder: Path) -> subprocess.Popen:
+def start(folder: Path, *batches: str) -> subprocess.Popen:
     paths = os.pathsep.join([str(SOURCE), str(HERE)])
     environment = {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1"}
-    return subprocess.Popen([sys.executable, str(HERE / "run_squares.py"), str(folder)], env=environment)
+    return subprocess.Popen([sys.executable, str(HERE / "run_squares.py"), str(folder), *batches], env=environment)
 
 
 def kill_after_line(folder: Path, count: int) -> None:
-    process = start(folder)
+    process = start(folder, "28")
     metrics = folder / "metrics.jsonl"
     while process.poll() is None and not (metrics.exists() and metrics.read_text().count("\n") >= count):
         time.sleep(0.005)
