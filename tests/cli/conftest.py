@@ -14,6 +14,8 @@ IMAGE_SIZE = preset("two-room-tiny").model.encoder.image_size
 COLLECT = ("collect", "two-room", "--episodes", 16, "--image-size", IMAGE_SIZE, "--jobs", 1)
 TRAIN = ("train", "two-room-tiny", "--steps", 40, "--batch-size", 16, "--checkpoint-every", 4, "--log-every", 1)
 SEARCH = ("--candidates", 20, "--iterations", 2)
+HELD = str(Path(__file__).with_name("held_alewm.py"))
+"""Run in place of `-m alewm`: training that waits to be interrupted."""
 
 
 def run_alewm(folder, *arguments, check=True, timeout=300, launcher=("-m", "alewm"), **environment):
