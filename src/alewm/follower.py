@@ -12,10 +12,16 @@ import time
 
 LOOK_EVERY_SECONDS = 0.2
 
+FOLLOWED = "ALEWM_FOLLOWED"
+"""The variable that says which process to follow: one that dies while its follower starts is no longer its parent."""
+
 
 def main() -> None:
     """Runs the module named by the first argument."""
     parent = os.getppid()
+    if sys.platform != "win32":  # there, a launcher stands between the two
+        parent = int(os.environ.get(FOLLOWED, parent))
+    os.environ[FOLLOWED] = str(os.getpid())  # for followers that this one starts
 
     def watch() -> None:
         while os.getppid() == parent:

@@ -27,6 +27,7 @@ from alewm.experiments.sweep.board import Board, Row
 from alewm.experiments.sweep.grid import SEARCHED, paper_sweep, preset_sweep
 from alewm.experiments.sweep.outcome import conclude
 from alewm.experiments.sweep.trial import Progressed, make_trials, progress_of
+from alewm.follower import FOLLOWED
 
 VALIDATION = make_scale("paper").evaluation("validation")
 
@@ -124,6 +125,19 @@ def test_what_is_followed_takes_its_follower_along():
     assert parent.stdout.read() == ""
     parent.stdin.close()
     parent.stdout.close()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a parent that died stays the parent there")
+def test_who_died_before_its_follower_began_takes_it_along_too():
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    follower = subprocess.Popen(
+        [sys.executable, "-m", "alewm.follower", "timeit", "-n1", "-r1", "input()"],
+        stdin=subprocess.PIPE,
+        env={**os.environ, FOLLOWED: str(gone.pid)},
+    )
+    assert follower.wait() == 1
+    follower.stdin.close()
 
 
 def test_ranks_are_launched_as_often_as_asked(capfd):
