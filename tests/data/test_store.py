@@ -123,6 +123,13 @@ def test_an_error_keeps_the_finished_episodes_and_no_half_made_file(tmp_path: Pa
     assert sorted(p.name for p in tmp_path.iterdir()) == ["a.h5.journal"]
 
 
+def test_a_file_that_cannot_be_completed_leaves_its_journal_alone(tmp_path: Path) -> None:
+    for _ in range(2):  # the first attempt has let go of the journal
+        with pytest.raises(InputError, match="would hold no episode"), StoreWriter(tmp_path / "a.h5"):
+            pass
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["a.h5.journal"]
+
+
 def test_the_writer_refuses_what_does_not_fit(tmp_path: Path) -> None:
     good = tape(0, 30)
     writer = StoreWriter(tmp_path / "a.h5")

@@ -133,10 +133,14 @@ class StoreWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if kind is None:
-            self.complete()
-        else:
+        if kind is not None:
             self.abandon()
+            return
+        try:
+            self.complete()
+        except BaseException:  # a full disk, for instance, which half a file would only fill further
+            self.abandon()
+            raise
 
     def _check_layout(self, episode: EncodedEpisode) -> None:
         if self._first is None:
