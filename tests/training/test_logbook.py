@@ -22,6 +22,15 @@ def test_rewinding_drops_later_steps_and_a_cut_line(tmp_path, end):
     assert book.latest() == {"train/loss": 2.0}
 
 
+def test_a_line_that_lacks_its_end_is_kept_and_given_one(tmp_path):
+    book = Logbook(tmp_path / "metrics.jsonl")
+    book.path.write_text('{"step": 2}\n{"step": 4}')
+    book.rewind(4)
+    book.append({"step": 6})
+    assert [json.loads(line)["step"] for line in book.path.read_text().splitlines()] == [2, 4, 6]
+    assert [path.name for path in tmp_path.iterdir()] == ["metrics.jsonl"]
+
+
 def test_a_foreign_line_is_refused_by_number(tmp_path):
     path = tmp_path / "metrics.jsonl"
     path.write_text('{"step": 1}\nhello\n{"step": 2}\n')

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from alewm.errors import InputError
+from alewm.runs.files import write_bytes
 from alewm.runs.metrics import read_metrics
 from alewm.shapes import Tensor
 from alewm.training.ranks import detached_mean
@@ -52,11 +53,10 @@ class Logbook:
                 ) from error
             furthest = max(furthest, written)
             if written <= step:
-                kept.append(line)
+                # The last line may be cut right before its end: what is appended must begin a line of its own.
+                kept.append(line.removesuffix(b"\n") + b"\n")
         if kept != lines:
-            partial = self.path.with_name(f".{self.path.name}.partial")
-            partial.write_bytes(b"".join(kept))
-            partial.replace(self.path)
+            write_bytes(self.path, b"".join(kept))
         return furthest
 
 
