@@ -10,25 +10,22 @@ from typing import Any
 
 from alewm.config import from_dict
 from alewm.data.splits import held_out_counts
+from alewm.data.windows import WindowShape
 from alewm.errors import InputError
 from alewm.evaluation.settings import EvaluationSettings
 from alewm.evaluation.statistics import Spread
 from alewm.experiments.framework.choice import TASK_TITLES
+from alewm.experiments.framework.run import OBSERVED
 from alewm.presentation.numbers import scientific
 from alewm.reports.columns import read_csv
 from alewm.reports.gather import Run, flatten, read_run
 from alewm.runs.files import read_json
 
-BOOKKEEPING = frozenset(
-    f"training.{name}"
-    for name in (
-        *("seed", "log_every", "diagnose_every", "validate_every", "validation_batches", "checkpoint_every"),
-        "keep_checkpoints",
-    )
-)
+BOOKKEEPING = frozenset(f"training.{name}" for name in ("seed", *OBSERVED))
 """Fields that do not tell one configuration from another."""
 
-_FRAMES_BEFORE_A_GOAL = 19
+_ROWS_WITHOUT_A_START = WindowShape().span - 1
+"""The last rows of an episode, where no training window starts."""
 
 _TELLING = (
     *("task", "model.latent_dim", "model.prior_degree", "model.has_selector", "model.encoder.hidden_dim"),
@@ -95,7 +92,7 @@ class PublishedRun:
         windows = self.run.provenance.get("data", {}).get("training_windows")
         if windows is None:
             held_out = sum(held_out_counts(data["episodes"])) / data["episodes"]
-            windows = (data["frames"] - _FRAMES_BEFORE_A_GOAL * data["episodes"]) * (1 - held_out)
+            windows = (data["frames"] - _ROWS_WITHOUT_A_START * data["episodes"]) * (1 - held_out)
         return self.steps * int(self.config["training"]["batch_size"]) / float(windows)
 
     @property
