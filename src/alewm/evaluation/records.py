@@ -10,6 +10,7 @@ from typing import Any
 from alewm.config import from_dict
 from alewm.errors import InputError
 from alewm.evaluation.statistics import Proportion
+from alewm.runs.files import write_text
 
 
 @dataclass(frozen=True)
@@ -95,9 +96,7 @@ def _replayed(records: Sequence[EpisodeRecord], hard: Sequence[EpisodeRecord]) -
 def write_records(path: Path, records: Sequence[Any]) -> None:
     """Write dataclass instances, a JSON object per line; an existing file is replaced once the new one is complete."""
     lines = [json.dumps(dataclasses.asdict(record), allow_nan=False) for record in records]
-    unfinished = path.with_name(path.name + ".part")
-    unfinished.write_text("".join(line + "\n" for line in lines), encoding="utf-8")
-    unfinished.replace(path)
+    write_text(path, "".join(line + "\n" for line in lines))
 
 
 def read_records(path: Path) -> list[EpisodeRecord]:

@@ -2,15 +2,13 @@
 
 from collections.abc import Iterable, Sequence
 from html import escape
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 from alewm.errors import InputError
+from alewm.experiments.framework.output import DESCRIPTION
 from alewm.reports import html
 from alewm.runs.files import read_object
-
-DESCRIPTION = "experiment.json"
 
 
 def is_experiment(folder: Path) -> bool:
@@ -23,12 +21,7 @@ def write_experiments_report(folders: Sequence[Path], out: Path) -> Path:
     described = [(folder, _read(folder)) for folder in folders]
     title = " · ".join(content["name"] for _, content in described)
     subtitle = " ".join(dict.fromkeys(content["note"] for _, content in described))
-    style = (files("alewm.reports") / "style.css").read_text(encoding="utf-8")
-    sections = [_section(folder, content) for folder, content in described]
-    out.mkdir(parents=True, exist_ok=True)
-    unfinished = out / "index.html.part"
-    unfinished.write_text(html.page(title, subtitle, style, *sections), encoding="utf-8")
-    return unfinished.replace(out / "index.html")
+    return html.write_page(out, title, subtitle, *(_section(folder, content) for folder, content in described))
 
 
 def _read(folder: Path) -> dict[str, Any]:

@@ -3,7 +3,11 @@
 import base64
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from html import escape
+from importlib.resources import files
+from pathlib import Path
 from typing import Any
+
+from alewm.runs.files import write_text
 
 
 def data_uri(content: bytes, media_type: str) -> str:
@@ -74,8 +78,14 @@ def folded(title: str, values: Mapping[str, Any] | Iterable[tuple[str, Any]]) ->
     return f"<details><summary>{escape(title)}</summary>{table((), rows, words=True)}</details>"
 
 
-def page(title: str, subtitle: str, style: str, *content: str) -> str:
-    """The whole document: one file, no network."""
+def write_page(folder: Path, title: str, subtitle: str, *content: str) -> Path:
+    """`folder/index.html`, the whole document: one file, no network. An earlier page is replaced in one step."""
+    path, style = folder / "index.html", (files("alewm.reports") / "style.css").read_text(encoding="utf-8")
+    write_text(path, _page(title, subtitle, style, *content))
+    return path
+
+
+def _page(title: str, subtitle: str, style: str, *content: str) -> str:
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ from alewm.presentation.series import Series
 from alewm.presentation.theme import Draw, light_and_dark
 from alewm.reports import figures, html
 from alewm.reports.gather import Run, flatten, read_runs, with_data_sets
+from alewm.runs.files import write_bytes
 
 MOST_FILMS = 12
 """Animations shown per run."""
@@ -36,14 +36,8 @@ def write_report(run_folders: Sequence[Path], out: Path) -> Path:
         )
         if part
     ]
-    title = " · ".join(run.name for run in runs)
-    style = (files("alewm.reports") / "style.css").read_text(encoding="utf-8")
-    text = html.page(title, _subtitle(runs), style, *content)
-    out.mkdir(parents=True, exist_ok=True)
     shelf.write()
-    unfinished = out / "index.html.part"
-    unfinished.write_text(text, encoding="utf-8")
-    return unfinished.replace(out / "index.html")
+    return html.write_page(out, " · ".join(run.name for run in runs), _subtitle(runs), *content)
 
 
 class _Shelf:
@@ -60,9 +54,8 @@ class _Shelf:
         return html.themed_figure(light, dark, caption, titled=titled)
 
     def write(self) -> None:
-        self.folder.mkdir(parents=True, exist_ok=True)
         for name, content in self.files.items():
-            (self.folder / name).write_bytes(content)
+            write_bytes(self.folder / name, content)
 
 
 def _subtitle(runs: Sequence[Run]) -> str:

@@ -38,7 +38,7 @@ def write_json(path: Path, value: Any) -> None:
 def read_json(path: Path) -> Any:
     """The JSON value in `path`; a damaged file gets a message that names it and the place."""
     try:
-        return json.loads(path.read_text())
+        return json.loads(path.read_text(encoding="utf-8"))
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise InputError(
             f"{path} is damaged: {error}. Nothing was changed. Remove the file to have it computed again, or restore "
