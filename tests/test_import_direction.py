@@ -39,7 +39,7 @@ MAY_IMPORT = {
     "regularizers": FOUNDATION | {"capacity"},
     "model": FOUNDATION | {"capacity", "regularizers"},
     "planning": FOUNDATION | {"capacity", "regularizers", "model"},
-    "data": FOUNDATION,
+    "data": FOUNDATION | {"runs"},
     "envs": FOUNDATION,
     "training": FOUNDATION | {"capacity", "regularizers", "model", "data", "runs"},
     "evaluation": BELOW_EXPERIMENTS | {"training"},

@@ -1,11 +1,13 @@
 """Frames of a few episodes on one picture: what a file shows, at a glance."""
 
+import io
 from pathlib import Path
 
 import numpy as np
 from PIL import Image
 
 from alewm.data.store import EpisodeStore
+from alewm.runs.files import write_bytes
 
 NUM_EPISODES = 6
 NUM_FRAMES = 8
@@ -32,10 +34,10 @@ def contact_sheet(store: EpisodeStore, num_episodes: int = NUM_EPISODES, num_fra
 
 def write_contact_sheet(store: EpisodeStore, path: Path) -> Path:
     """`path`, after the sheet was written there as PNG in one step."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f".{path.name}.draft")
-    contact_sheet(store).save(draft, "png")
-    return draft.replace(path)
+    picture = io.BytesIO()
+    contact_sheet(store).save(picture, "png")
+    write_bytes(path, picture.getvalue())
+    return path
 
 
 def _spread(count: int, wanted: int) -> np.ndarray:

@@ -1,11 +1,11 @@
 """Small JSON files beside a data file: what is decided once per file and read by everyone afterwards."""
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
 from alewm.errors import InputError
+from alewm.runs.files import write_text
 
 
 def beside(data_path: str | Path, kind: str) -> Path:
@@ -16,9 +16,7 @@ def beside(data_path: str | Path, kind: str) -> Path:
 
 def write_json(path: Path, values: dict[str, Any]) -> None:
     """Write `values` to `path` in one step, so that no reader ever sees half of them."""
-    draft = path.with_name(f"{path.name}.{os.getpid()}.draft")
-    draft.write_text(json.dumps(values, indent=1) + "\n", encoding="utf-8")
-    draft.replace(path)
+    write_text(path, json.dumps(values, indent=1) + "\n")
 
 
 def read_json(path: Path, fields: tuple[str, ...]) -> dict[str, Any]:
