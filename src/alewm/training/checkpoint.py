@@ -88,7 +88,12 @@ def _write(folder: Path, description: Description, files: Mapping[str, Mapping[s
 def checkpoints_in(folder: Path) -> list[Path]:
     """The complete checkpoints under `folder`, oldest first."""
     found = [path for path in folder.glob("step-*") if re.fullmatch(r"step-\d{8,}", path.name)]
-    return sorted(found, key=lambda path: int(path.name.removeprefix("step-")))
+    return sorted(found, key=step_of)
+
+
+def step_of(checkpoint: Path) -> int:
+    """The updates after which a checkpoint was written, as its name says."""
+    return int(checkpoint.name.removeprefix("step-"))
 
 
 def prune_checkpoints(folder: Path, keep: int) -> None:

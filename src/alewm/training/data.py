@@ -106,7 +106,7 @@ class TrainingData:
 
     def training_windows(self, config: RunConfig, device: torch.device, num_threads: int = 0) -> WindowLoader:
         """This rank's training windows, shuffled."""
-        return self._loader("train", config, config.training.batch_size, device, num_threads, shuffle=True)
+        return self._loader("train", config, config.training.batch_size, device, num_threads)
 
     def validation_windows(self, config: RunConfig, device: torch.device, num_threads: int = 0) -> "SameBatches | None":
         """This rank's share of some windows of the validation episodes; None where there are too few.
@@ -128,10 +128,10 @@ class TrainingData:
         self, config: RunConfig, batch_size: int, device: torch.device, num_threads: int = 0
     ) -> WindowLoader:
         """This rank's windows of the validation episodes, in one random order."""
-        return self._loader("validation", config, batch_size, device, num_threads, shuffle=True)
+        return self._loader("validation", config, batch_size, device, num_threads)
 
     def _loader(
-        self, part: str, config: RunConfig, batch_size: int, device: torch.device, num_threads: int, *, shuffle: bool
+        self, part: str, config: RunConfig, batch_size: int, device: torch.device, num_threads: int
     ) -> WindowLoader:
         return WindowLoader(
             self.store,
@@ -140,7 +140,6 @@ class TrainingData:
             LoaderConfig(
                 batch_size=batch_size,
                 seed=config.training.seed,
-                shuffle=shuffle,
                 num_threads=num_threads,
                 image_size=config.model.encoder.image_size,
             ),

@@ -16,13 +16,20 @@ from alewm.errors import InputError
 from alewm.progress import Progress
 from alewm.runs.folder import RunFolder, require_run
 from alewm.runs.lock import only_writer
-from alewm.training.checkpoint import checkpoints_in
+from alewm.training.checkpoint import checkpoints_in, step_of
 from alewm.training.config import RunConfig
 from alewm.training.data import TrainingData
 from alewm.training.data_sets import named_tasks
 from alewm.training.loggers import Loggers
 from alewm.training.mixed_data import MixedData
-from alewm.training.ranks import first_rank_first, leave_ranks, share_of_batch, start_ranks, this_rank
+from alewm.training.ranks import (
+    first_rank_first,
+    leave_ranks,
+    share_of_batch,
+    start_ranks,
+    this_rank,
+    wait_for_all_ranks,
+)
 from alewm.training.trainable import check_trainable
 from alewm.training.trainer import Trainer, TrainingResult
 
@@ -83,8 +90,7 @@ def train_run(
                 made_from = {"preset": preset, "data": learned.sources(config), "device": str(device)}
                 folder.open(described, **made_from, processes=num_ranks(), updates=str(trainer.acceleration))
                 learned.save_splits(out)
-            with first_rank_first():
-                pass
+            wait_for_all_ranks()  # for the folder to be there
             began = time.perf_counter()
             result = _run(trainer, out, shows_progress=is_first and not is_silent)
             if is_first:
@@ -115,7 +121,7 @@ def _run(trainer: Trainer, out: Path, *, shows_progress: bool) -> TrainingResult
     if not shows_progress:
         return trainer.run()
     saved = checkpoints_in(out / "checkpoints")
-    done = int(saved[-1].name.removeprefix("step-")) if saved else 0
+    done = step_of(saved[-1]) if saved else 0
     if 0 < done < trainer.num_steps:
         print(f"continuing {out} after update {done}", file=sys.stderr)
     with Progress(f"training {out}", trainer.num_steps, "updates", done=done) as progress:

@@ -118,8 +118,6 @@ class Trainer:
             batches = batches_on(self.device, self.source)
             while self.step < self.num_steps:
                 self._advance(update, *next(batches))
-            if not checkpoints_in(self.checkpoints) or self._saved_step() < self.step:
-                self._save()
         return TrainingResult(self.step, checkpoints_in(self.checkpoints)[-1], self._latest)
 
     def _advance(self, update: Updates, pixels: Tensor, actions: Tensor) -> None:
@@ -253,9 +251,6 @@ class Trainer:
                 + "\n  ".join(lines)
                 + "\nRepeat its command to continue it, or choose another folder."
             )
-
-    def _saved_step(self) -> int:
-        return int(checkpoints_in(self.checkpoints)[-1].name.removeprefix("step-"))
 
     def _refuse(self) -> None:
         saved = checkpoints_in(self.checkpoints)
