@@ -1,6 +1,5 @@
 """What run folders say about finished work; experiments read nothing else."""
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,6 +10,7 @@ from alewm.experiments.framework.library import Library
 from alewm.experiments.framework.run import Run
 from alewm.experiments.framework.work import Evaluation, Measurement, Training
 from alewm.presentation.tables import Cell
+from alewm.runs.metrics import read_metrics
 
 
 class NotThereYetError(LookupError):
@@ -44,8 +44,8 @@ class Results:
 
     def metrics(self, run: Run, kind: str) -> list[dict[str, Any]]:
         """The lines of its metrics.jsonl of one kind: train, validation or latent."""
-        lines = (self.library.folder(run) / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
-        return [entry for entry in map(json.loads, lines) if entry.get("kind") == kind]
+        entries = read_metrics(self.library.folder(run) / "metrics.jsonl")
+        return [entry for entry in entries if entry.get("kind") == kind]
 
     def over_seeds(self, runs: Sequence[Run], settings: EvaluationSettings, name: str = "success_rate") -> Spread:
         """Mean and SEM over the runs of one number of their results."""
