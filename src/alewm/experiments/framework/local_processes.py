@@ -70,7 +70,7 @@ class LocalProcesses:
             assert worker.job is not None
             try:
                 failure: str | None = worker.pipe.recv()
-            except (EOFError, ConnectionResetError):
+            except (EOFError, OSError):  # it died, perhaps amid its answer
                 worker.process.join()
                 failure = _death(worker.process.exitcode)
             ended.append(Ended(worker.job, failure))
