@@ -44,7 +44,6 @@ class CollectionProgress(NamedTuple):
     num_done: int
     """Episodes in the file, those of an interrupted run included."""
 
-    num_wanted: int
     num_new_frames: int
     """Frames written by this run."""
 
@@ -89,7 +88,7 @@ def collect(
         for record in _records(recording, tasks, min(num_workers, max(1, len(tasks)))):
             num_new_frames += writer.append_record(record)
             if on_progress is not None:
-                on_progress(CollectionProgress(writer.num_episodes, num_episodes, num_new_frames))
+                on_progress(CollectionProgress(writer.num_episodes, num_new_frames))
     return path
 
 

@@ -112,7 +112,7 @@ class WindowLoader:
                 f"The statistics are for actions of {statistics.action_dim} numbers, but {store.path} has "
                 f"{store.action_dim}."
             )
-        if config.batch_size < 1 or config.batch_size % num_ranks:
+        if config.batch_size % num_ranks:
             raise InputError(
                 f"The global batch of {config.batch_size} windows cannot be shared equally by {num_ranks} processes; "
                 f"choose a multiple of {num_ranks}."

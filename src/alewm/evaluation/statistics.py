@@ -57,7 +57,6 @@ class Spread:
     mean: float
     sem: float | None
     """Sample standard deviation over the root of n; None for a single seed, which has none."""
-    num_seeds: int
 
     @classmethod
     def of(cls, values: Sequence[float]) -> "Spread":
@@ -65,7 +64,7 @@ class Spread:
         if not values:
             raise InputError("A mean over seeds needs at least one seed.")
         sem = stdev(values) / sqrt(len(values)) if len(values) > 1 else None
-        return cls(fmean(values), sem, len(values))
+        return cls(fmean(values), sem)
 
     def shown(self, digits: int = 2) -> str:
         """`mean ± SEM` to `digits` decimals."""

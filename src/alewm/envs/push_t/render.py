@@ -40,7 +40,6 @@ CONTACT_REACH = 2.0
 """How far a contact's line reaches beyond the points in contact, in pixels."""
 
 _FAR = 1e6  # beyond this every shape is out of sight, and OpenCV's coordinates overflow
-_Colour = tuple[int, int, int]
 _Canvas = UInt8[np.ndarray, "arena arena 3"]
 _Corners = Int[np.ndarray, "_ 2"]
 _Region = tuple[slice, slice]

@@ -1,7 +1,7 @@
 """Training an ensemble of the study's models, all in one batched computation."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -32,7 +32,6 @@ def train(
     train_split_of: dict[int, Trajectories],
     *,
     device: torch.device | str = "cpu",
-    on_epoch: Callable[[int], None] = lambda epoch: None,
 ) -> tuple[OscillatorModels, History]:
     """Trained models of `runs`, which must be alike, on the training split of each run's seed.
 
@@ -75,7 +74,6 @@ def train(
                 torch.cat((losses.prediction[:, None], losses.regularizer[:, None], losses.mean_q), 1).detach()
             )
         records.append(torch.stack(in_epoch).mean(0))
-        on_epoch(epoch)
     history = torch.stack(records, 1).cpu()
     if not history.isfinite().all():
         broken = [run.name for run, ok in zip(runs, history.isfinite().all(2).all(1), strict=True) if not ok]
