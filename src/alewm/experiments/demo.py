@@ -30,6 +30,7 @@ from alewm.experiments.demo_scale import SCALES, DemoScale, ScaleName
 from alewm.planning.planner import PlanningConfig
 from alewm.progress import Progress
 from alewm.runs.folder import RunFolder
+from alewm.runs.metrics import read_metrics
 from alewm.training.config import RunConfig
 from alewm.training.rehearsal import rehearse
 from alewm.training.run import train_run
@@ -174,8 +175,4 @@ def _watch(workers: Sequence[BaseProcess], count: Callable[[], int], bar: Progre
 
 def _updates(logs: list[Path]) -> int:
     """Updates made so far, as the metrics of all runs say."""
-    return sum(max((json.loads(line)["step"] for line in _whole_lines(log)), default=0) for log in logs)
-
-
-def _whole_lines(path: Path) -> list[str]:
-    return [line for line in path.read_text().splitlines(keepends=True) if line.endswith("\n")] if path.exists() else []
+    return sum(max((entry["step"] for entry in read_metrics(log)), default=0) for log in logs)
