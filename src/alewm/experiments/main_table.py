@@ -11,7 +11,7 @@ from alewm.experiments.framework.choice import DEGREE, GRIDS, MULTIPLIER, TASK_T
 from alewm.experiments.framework.experiment import Drawing, Experiment, Outcome, Recipe, Stage, unique
 from alewm.experiments.framework.results import Results
 from alewm.experiments.framework.run import Run
-from alewm.experiments.framework.selection import Candidate, select
+from alewm.experiments.framework.selection import Candidate, select, selecting
 from alewm.experiments.framework.work import Evaluation
 from alewm.experiments.presets import LEWM_WEIGHT
 from alewm.presentation.tables import Cell, Row, Table, mark_best
@@ -52,7 +52,6 @@ def build(choice: Choice) -> Experiment:
         for width, task in product(choice.widths(96, 192, 384), choice.tasks(*TASK_TITLES))
     ]
     validation, test = choice.scale.evaluation("validation"), choice.scale.evaluation()
-    to_validate = compared_runs(blocks)
 
     def to_test(results: Results) -> list[Evaluation]:
         chosen = [Selected(block, results, validation) for block in blocks]
@@ -68,11 +67,7 @@ def build(choice: Choice) -> Experiment:
         choice,
         unique(every),
         (
-            Stage(
-                "selecting on validation pairs",
-                lambda _: [Evaluation(run, validation) for run in to_validate],
-                len(to_validate),
-            ),
+            selecting(compared_runs(blocks), validation),
             Stage("planning to test pairs", to_test, len(METHODS) * len(blocks) * len(choice.seeds)),
         ),
         outcome,

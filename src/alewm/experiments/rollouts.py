@@ -22,6 +22,7 @@ from alewm.experiments.framework.choice import TASK_TITLES, Choice
 from alewm.experiments.framework.experiment import Drawing, Experiment, Film, Outcome, Recipe, Stage, unique
 from alewm.experiments.framework.results import Results
 from alewm.experiments.framework.run import Run
+from alewm.experiments.framework.selection import selecting
 from alewm.experiments.framework.trained import Trained
 from alewm.experiments.framework.work import Evaluation
 from alewm.experiments.main_table import METHODS, Selected, candidates_of, compared_runs
@@ -59,7 +60,6 @@ def build(choice: Choice) -> Experiment:
     tasks = choice.tasks(*TASK_TITLES)
     blocks = {task: candidates_of(choice, task, width) for task in tasks}
     validation, test = choice.scale.evaluation("validation"), choice.scale.evaluation()
-    to_validate = compared_runs(list(blocks.values()))
 
     def chosen(results: Results) -> dict[str, dict[str, Run]]:
         found = {task: Selected(block, results, validation).runs for task, block in blocks.items()}
@@ -74,11 +74,7 @@ def build(choice: Choice) -> Experiment:
         choice,
         unique(every),
         (
-            Stage(
-                "selecting on validation pairs",
-                lambda _: [Evaluation(run, validation) for run in to_validate],
-                len(to_validate),
-            ),
+            selecting(compared_runs(list(blocks.values())), validation),
             Stage(
                 "planning to test pairs",
                 lambda results: [

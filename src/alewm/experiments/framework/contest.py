@@ -7,7 +7,7 @@ from alewm.experiments.framework.choice import TASK_TITLES, Choice
 from alewm.experiments.framework.experiment import Stage, unique
 from alewm.experiments.framework.results import Results
 from alewm.experiments.framework.run import Run
-from alewm.experiments.framework.selection import Candidate, select
+from alewm.experiments.framework.selection import Candidate, select, selecting
 from alewm.experiments.framework.work import Evaluation, Work
 from alewm.presentation.tables import Cell, mark_best
 
@@ -46,11 +46,7 @@ class Contest:
         num_chosen = len(self.candidates) * len(self.choice.seeds)
         works_per_run = 1 + len(measured(self.runs[0]))
         return (
-            Stage(
-                "selecting on validation pairs",
-                lambda _: [Evaluation(run, validation) for run in to_validate],
-                len(to_validate),
-            ),
+            selecting(to_validate, validation),
             Stage("planning to test pairs", of_chosen, num_chosen * works_per_run),
         )
 

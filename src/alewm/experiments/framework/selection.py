@@ -4,8 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from alewm.evaluation.settings import EvaluationSettings
+from alewm.experiments.framework.experiment import Stage
 from alewm.experiments.framework.results import Results
 from alewm.experiments.framework.run import Run
+from alewm.experiments.framework.work import Evaluation
 
 
 @dataclass(frozen=True)
@@ -18,6 +20,12 @@ class Candidate:
     def weight(self) -> float:
         """Its λ."""
         return self.runs[0].config.objective.regularizer_weight
+
+
+def selecting(runs: Sequence[Run], validation: EvaluationSettings) -> Stage:
+    """The stage in which `runs` plan to the validation pairs that `select` looks at."""
+    works = [Evaluation(run, validation) for run in runs]
+    return Stage("selecting on validation pairs", lambda _: works, len(works))
 
 
 def select(candidates: Sequence[Candidate], results: Results, settings: EvaluationSettings) -> Candidate:
