@@ -12,13 +12,11 @@ from alewm.envs.visible import readings
 from alewm.errors import InputError
 from alewm.evaluation.own_data import own_data_path
 from alewm.experiments.framework.measured import write_measurement
-from alewm.experiments.framework.probing import fit_networks, fit_ridge, recovered
+from alewm.experiments.framework.probing import PROBES, fit_networks, fit_ridge, recovered
 from alewm.experiments.framework.trained import SAMPLE_SEED, Trained
 from alewm.training.checkpoint import read_description
 from alewm.training.data_sets import data_set_of
 from alewm.training.run import latest_checkpoint
-
-PROBES = ("linear", "network")
 
 
 def probe_run(

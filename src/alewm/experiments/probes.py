@@ -6,9 +6,10 @@ from alewm.evaluation.statistics import Spread
 from alewm.experiments.framework.choice import TASK_TITLES, Choice
 from alewm.experiments.framework.curves import capacity_axis
 from alewm.experiments.framework.experiment import Drawing, Experiment, Outcome, Recipe, Stage
+from alewm.experiments.framework.probing import PROBES
 from alewm.experiments.framework.results import Results
 from alewm.experiments.framework.work import Measurement, Training
-from alewm.experiments.probe_run import PROBES, measure
+from alewm.experiments.probe_run import measure
 from alewm.presentation.tables import Cell, Row, Table
 from alewm.presentation.theme import Draw, Theme
 

@@ -9,7 +9,7 @@ import torch
 
 from alewm.experiments.framework.choice import TASK_TITLES, Choice
 from alewm.experiments.framework.experiment import Drawing, Experiment, Outcome, Recipe, Stage
-from alewm.experiments.framework.probing import fit_networks, fit_ridge
+from alewm.experiments.framework.probing import PROBES, fit_networks, fit_ridge
 from alewm.experiments.framework.results import Results
 from alewm.experiments.framework.trained import SAMPLE_SEED, EncodedWindows, Trained
 from alewm.experiments.framework.variance import capacity_probabilities, variance_beside_survival
@@ -18,8 +18,6 @@ from alewm.experiments.theory_figures import losses_by_capacity, variance_panels
 from alewm.model.world_model import WorldModel
 from alewm.presentation.tables import Cell, Row, Table
 from alewm.shapes import Float, Tensor
-
-PROBES = ("linear", "network")
 
 
 def build(choice: Choice) -> Experiment:

@@ -7,7 +7,7 @@ from typing import Any
 from alewm.envs.registration import get_task
 from alewm.errors import InputError
 from alewm.evaluation.statistics import Spread
-from alewm.experiments.probe_run import PROBES
+from alewm.experiments.framework.probing import PROBES
 from alewm.presentation.tables import Row, Table
 from alewm.reports.configuration_names import COLUMNS, NONE, named_columns
 from alewm.reports.published import PublishedRun, Scale

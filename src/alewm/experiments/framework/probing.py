@@ -7,6 +7,9 @@ from torch.nn import functional
 
 from alewm.shapes import Bool, Float, Tensor
 
+PROBES = ("linear", "network")
+"""What is fitted, as tables and files call it: by `fit_ridge` and by `fit_networks`."""
+
 Predict = Callable[[Tensor], Tensor]
 """From inputs [n, I] to predictions, [n, R] or one such table per network."""
 
