@@ -44,7 +44,7 @@ def bench_block_variants(
 
 def _measured(flags: Sequence[str], *, shows: bool) -> dict[str, Any]:
     command = [sys.executable, "-m", "alewm", "bench", "train-step", *flags]
-    done = subprocess.run(command, capture_output=True, text=True)
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         said = done.stderr.strip().splitlines()
         return {"error": said[-1] if said else f"status {done.returncode}"}

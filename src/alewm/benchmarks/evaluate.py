@@ -5,6 +5,7 @@ import time
 import torch
 
 from alewm.benchmarks.timing import peak_mebibytes, print_line
+from alewm.data.pairs import GOAL_OFFSET
 from alewm.devices import find_device, simulation_device
 from alewm.envs.registration import get_task
 from alewm.envs.two_room.behaviour import simulate_episodes
@@ -17,8 +18,6 @@ from alewm.model.world_model import build_world_model
 from alewm.planning.cem import CEMConfig
 from alewm.planning.planner import Planner, PlanningConfig
 from alewm.planning.search_choice import choose_search
-
-_GOAL_OFFSET = 25
 
 
 def bench_evaluate(
@@ -39,8 +38,8 @@ def bench_evaluate(
     planner = Planner(model, [0.0] * task.action_dim, [1.0] * task.action_dim, planning, inner_loop=search.inner_loop)
     paths = [torch.from_numpy(made["proprio"]) for made in simulate_episodes(0, range(episodes))]
     starts = torch.stack([path[0] for path in paths])
-    goals = torch.stack([path[min(_GOAL_OFFSET, len(path) - 1)] for path in paths])
-    steps = ((0,) * episodes, (_GOAL_OFFSET,) * episodes)
+    goals = torch.stack([path[min(GOAL_OFFSET, len(path) - 1)] for path in paths])
+    steps = ((0,) * episodes, (GOAL_OFFSET,) * episodes)
     pairs = GoalPairs(tuple(range(episodes)), *steps, {"proprio": starts}, {"proprio": goals})
     envs = task.make_vector_env(episodes, simulation_device(where), config.model.encoder.image_size)
     began = time.perf_counter()

@@ -10,14 +10,12 @@ from alewm.benchmarks.reference import reference_plan
 from alewm.benchmarks.timing import median_seconds, peak_mebibytes, print_line
 from alewm.devices import find_device
 from alewm.errors import InputError
-from alewm.experiments.presets import preset
+from alewm.experiments.presets import FRAME_SKIP, preset
 from alewm.model.world_model import build_world_model
 from alewm.planning.cem import CEMConfig
 from alewm.planning.noise import candidate_noise
 from alewm.planning.planner import Planner, PlanningConfig
 from alewm.planning.search_choice import choose_search
-
-_STEPS_PER_BLOCK = 5
 
 
 @torch.no_grad()
@@ -39,7 +37,7 @@ def bench_planner(
     for k in capacities:
         support.index_of(k)
     model = build_world_model(config.model, torch.Generator().manual_seed(0)).to(where).eval()
-    action_dim = config.model.action_dim // _STEPS_PER_BLOCK
+    action_dim = config.model.action_dim // FRAME_SKIP
     cem = CEMConfig.with_a_tenth_elite(candidates, iterations)
     planning = PlanningConfig(cem=cem, episodes_per_batch=episodes)
     search = choose_search(model, where)

@@ -13,7 +13,7 @@ from alewm.benchmarks.timing import median_seconds, print_line, recorded
 from alewm.capacity.prior import polynomial_prior
 from alewm.devices import find_device
 from alewm.errors import InputError
-from alewm.experiments.presets import preset
+from alewm.experiments.presets import FRAME_SKIP, preset
 from alewm.model.world_model import WorldModel, build_world_model
 from alewm.planning.cem import CEMConfig
 from alewm.planning.planner import Planner, PlanningConfig
@@ -25,8 +25,6 @@ from alewm.regularizers.slices import random_directions
 from alewm.runs.files import read_json
 from alewm.training.graphed import WARM_UPS
 from alewm.training.rehearsal import random_batch, updates_of
-
-_STEPS_PER_BLOCK = 5
 
 
 @dataclass(frozen=True)
@@ -114,7 +112,7 @@ def _plan(
     model: WorldModel, iterations: int, where: torch.device, capacity: int, episodes: int, candidates: int
 ) -> Callable[[], object]:
     cem = CEMConfig.with_a_tenth_elite(candidates, iterations)
-    action_dim = model.config.action_dim // _STEPS_PER_BLOCK
+    action_dim = model.config.action_dim // FRAME_SKIP
     planner = Planner(
         model,
         [0.0] * action_dim,

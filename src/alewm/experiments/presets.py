@@ -10,6 +10,7 @@ from dataclasses import replace
 from functools import cache
 from typing import NamedTuple
 
+from alewm.data.windows import WindowShape
 from alewm.errors import unknown_name
 from alewm.model.predictor import PredictorConfig
 from alewm.model.vit import ViTConfig
@@ -21,7 +22,7 @@ from alewm.training.optim import OptimConfig
 SEEDS = (3072, 3073, 3074)
 """Model seeds of the paper."""
 
-FRAME_SKIP = 5
+FRAME_SKIP = WindowShape().frame_skip
 """Environment steps, and so actions, between two frames of a window."""
 
 ACTION_DIMS = {"two-room": 2, "push-t": 2, "reacher": 2, "cube": 5}
