@@ -75,17 +75,7 @@ class Experiment:
             return
         if self.name is None:
             raise InputError("Name an experiment: alewm experiment NAME. `alewm experiment --list` shows all.")
-        if self.short_steps is not None and (self.scale != "short" or self.short_steps < 1):
-            raise InputError(f"--short-steps {self.short_steps} is a number of updates for --scale short.")
-        if self.short_rate is not None and (self.scale != "short" or not 0 < self.short_rate < math.inf):
-            raise InputError(f"--short-rate {self.short_rate:g} is a positive learning rate for --scale short.")
-        if (self.address is not None and not self.ray) or (self.ray and self.jobs != 1):
-            raise InputError(
-                "--address goes with --ray, and --jobs with neither: Ray decides how many run side by side."
-            )
-        if self.updates_per_second is not None and self.updates_per_second <= 0:
-            raise InputError(f"--updates-per-second must be positive, got {self.updates_per_second}.")
-
+        self._check_flags()
         if self.name == OSCILLATOR:
             self._run_oscillator()
             return
@@ -117,6 +107,19 @@ class Experiment:
         for finding in outcome.findings:
             print(finding)
         print(write_experiments_report([out], out))
+
+    def _check_flags(self) -> None:
+        """Refuses numbers that make no sense, and flags that do not go together."""
+        if self.short_steps is not None and (self.scale != "short" or self.short_steps < 1):
+            raise InputError(f"--short-steps {self.short_steps} is a number of updates for --scale short.")
+        if self.short_rate is not None and (self.scale != "short" or not 0 < self.short_rate < math.inf):
+            raise InputError(f"--short-rate {self.short_rate:g} is a positive learning rate for --scale short.")
+        if (self.address is not None and not self.ray) or (self.ray and self.jobs != 1):
+            raise InputError(
+                "--address goes with --ray, and --jobs with neither: Ray decides how many run side by side."
+            )
+        if self.updates_per_second is not None and self.updates_per_second <= 0:
+            raise InputError(f"--updates-per-second must be positive, got {self.updates_per_second}.")
 
     def _cluster(self) -> "Executor":
         from alewm.experiments.framework.ray_cluster import RayCluster

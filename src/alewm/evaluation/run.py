@@ -93,12 +93,9 @@ def evaluate_run(
     is_own = folder.resolve() == run.resolve()
     if not is_own:
         RunFolder(folder, young_defaults(RunConfig)).check(described)
-    if not is_finished and not is_silent:
-        print(f"{run} has not finished training: update {description.step} is evaluated.", file=sys.stderr)
-    if "imported_from" in description.extras and not is_silent:
-        print(f"{run} was imported: its weights may have been trained on the episodes held out here.", file=sys.stderr)
-    batch = EPISODES_PER_BATCH[device.type]
-    planning = replace(settings.planning, episodes_per_batch=batch)
+    if not is_silent:
+        _warn(run, description, is_finished=is_finished)
+    planning = replace(settings.planning, episodes_per_batch=EPISODES_PER_BATCH[device.type])
     search = choose_search(model, device, reference=settings.reference_search)
     planner = Planner(model, learned.statistics.mean, learned.statistics.std, planning, inner_loop=search.inner_loop)
     pairs = find_pairs(run, learned, settings, data_path)
@@ -117,11 +114,23 @@ def evaluate_run(
         result["as_published"] = asdict(compared)
     if not is_own:
         RunFolder(folder).open(described)
+    _film(folder / "animations", task, pairs, found, num_animations)
+    return EvaluatedRun(_write(folder, found, result), result, compared)
+
+
+def _warn(run: Path, description: Description, *, is_finished: bool) -> None:
+    if not is_finished:
+        print(f"{run} has not finished training: update {description.step} is evaluated.", file=sys.stderr)
+    if "imported_from" in description.extras:
+        print(f"{run} was imported: its weights may have been trained on the episodes held out here.", file=sys.stderr)
+
+
+def _write(folder: Path, found: Evaluation, result: dict[str, Any]) -> Path:
+    """The result.json below `folder`, written last: where it is, everything that it sums up is too."""
     write_records(folder / "episodes.jsonl", found.records)
     save_tensors(folder / ACTIONS, {"actions": found.outcome.actions.contiguous()})
-    _film(folder / "animations", task, pairs, found, num_animations)
     write_json(folder / "result.json", result)
-    return EvaluatedRun(folder / "result.json", result, compared)
+    return folder / "result.json"
 
 
 @contextmanager
