@@ -1,5 +1,6 @@
 """Episodes as GIFs: the episode on the left, its goal on the right."""
 
+import io
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -9,10 +10,15 @@ from PIL import Image
 from alewm.errors import InputError
 from alewm.evaluation.closed_loop import ClosedLoop, GoalEnvs, GoalPairs
 from alewm.evaluation.records import EpisodeRecord
+from alewm.runs.files import write_bytes
 from alewm.shapes import Tensor, UInt8
 
 GAP = 8
 """Pixels between the episode and its goal, before enlarging."""
+
+FRAMES_PER_SECOND = 12
+PAUSE_MILLISECONDS = 1200
+"""How long the last frame is shown."""
 
 
 def choose_episodes(records: Sequence[EpisodeRecord], count: int) -> list[int]:
@@ -48,19 +54,21 @@ def film(
 
 
 def write_gif(
-    path: Path,
-    frames: UInt8[Tensor, "frames Y X 3"],
-    goal: UInt8[Tensor, "Y X 3"],
-    *,
-    frames_per_second: int = 12,
-    height: int = 160,
+    path: Path, frames: UInt8[Tensor, "frames Y X 3"], goal: UInt8[Tensor, "Y X 3"], *, height: int = 160
 ) -> None:
-    """Write the episode beside its goal, looping, with a pause on the last frame."""
-    scale = max(1, round(height / goal.shape[0]))
-    gap = torch.full((goal.shape[0], GAP, 3), 128, dtype=torch.uint8)
-    pictures = [Image.fromarray(torch.cat([frame, gap, goal], 1).contiguous().numpy()) for frame in frames]
-    pictures = [p.resize((p.width * scale, p.height * scale), Image.Resampling.NEAREST) for p in pictures]
-    duration = [1000 // frames_per_second] * len(pictures)
-    duration[-1] = 1200
-    path.parent.mkdir(parents=True, exist_ok=True)
-    pictures[0].save(path, format="GIF", save_all=True, append_images=pictures[1:], duration=duration, loop=0)
+    """Write the episode beside its goal, about `height` pixels high."""
+    write_bytes(path, as_gif([[frame, goal] for frame in frames], scale=max(1, round(height / goal.shape[0]))))
+
+
+def as_gif(pictures: Sequence[Sequence[UInt8[Tensor, "Y _ 3"]]], scale: int = 1) -> bytes:
+    """Pictures, each of parts side by side, as an animation that loops with a pause on the last one."""
+    gap = torch.full((pictures[0][0].shape[0], GAP, 3), 128, dtype=torch.uint8)
+    drawn = []
+    for first, *others in pictures:
+        joined = torch.cat([first, *(part for other in others for part in (gap, other))], 1)
+        image = Image.fromarray(joined.contiguous().numpy())
+        drawn.append(image.resize((image.width * scale, image.height * scale), Image.Resampling.NEAREST))
+    duration = [1000 // FRAMES_PER_SECOND] * (len(drawn) - 1) + [PAUSE_MILLISECONDS]
+    buffer = io.BytesIO()
+    drawn[0].save(buffer, format="GIF", save_all=True, append_images=drawn[1:], duration=duration, loop=0)
+    return buffer.getvalue()

@@ -1,6 +1,5 @@
 """Matched episodes on which one method succeeds and the other fails, drawn by a fixed seed, both ways round."""
 
-import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,12 +7,11 @@ from pathlib import Path
 import numpy as np
 import torch
 from matplotlib.figure import Figure
-from PIL import Image
 from safetensors.torch import load_file
 
 from alewm.envs.registration import get_task
 from alewm.errors import InputError
-from alewm.evaluation.animations import GAP, film
+from alewm.evaluation.animations import as_gif, film
 from alewm.evaluation.closed_loop import ClosedLoop
 from alewm.evaluation.records import EpisodeRecord
 from alewm.evaluation.run import ACTIONS
@@ -175,19 +173,13 @@ def _strips(strips: Sequence[Strip]) -> Draw:
     return draw
 
 
-def _gif(left: Strip, right: Strip, frames_per_second: int = 12) -> bytes:
-    """Both methods and their goal, looping; the one that ends first waits for the other."""
-    count = max(len(left.frames), len(right.frames))
-    gap = torch.full((left.goal.shape[0], GAP, 3), 128, dtype=torch.uint8)
-    pictures = []
-    for step in range(count):
-        sides = [strip.frames[min(step, len(strip.frames) - 1)] for strip in (left, right)]
-        joined = torch.cat([sides[0], gap, sides[1], gap, left.goal], 1)
-        pictures.append(Image.fromarray(joined.contiguous().numpy()))
-    buffer = io.BytesIO()
-    duration = [1000 // frames_per_second] * (count - 1) + [1200]
-    pictures[0].save(buffer, format="GIF", save_all=True, append_images=pictures[1:], duration=duration, loop=0)
-    return buffer.getvalue()
+def _gif(left: Strip, right: Strip) -> bytes:
+    """Both methods and their goal; the one that ends first waits for the other."""
+    sides = [
+        [strip.frames[min(step, len(strip.frames) - 1)] for strip in (left, right)]
+        for step in range(max(len(left.frames), len(right.frames)))
+    ]
+    return as_gif([[*each, left.goal] for each in sides])
 
 
 RECIPE = Recipe(
