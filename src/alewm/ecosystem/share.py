@@ -14,9 +14,7 @@ from alewm.training.checkpoint import read_description
 from alewm.training.run import latest_checkpoint
 
 
-def share_run(
-    run: Path, out: Path, *, weights: WeightType, device: torch.device, num_animations: int = 0, is_silent: bool = False
-) -> Path:
+def share_run(run: Path, out: Path, *, weights: WeightType, device: torch.device, num_animations: int = 0) -> Path:
     """The new folder `out` with the newest weights of the finished run, evaluated as they are stored there.
 
     It appears when it is complete; an interrupted call leaves nothing under that name.
@@ -31,7 +29,7 @@ def share_run(
     save_pretrained(run, partial, weights)
     write_json(partial / "result.json", {"training": read_json(partial / "result.json")["training"]})
     settings = EvaluationSettings()
-    evaluate_run(partial, settings, device=device, num_animations=num_animations, out=partial, is_silent=is_silent)
+    evaluate_run(partial, settings, device=device, num_animations=num_animations, out=partial)
     card = SharedRun.of(partial, weights).card(out.resolve().name, partial)
     write_text(partial / "README.md", card)
     if out.exists():

@@ -20,15 +20,9 @@ class Trajectories:
     action: Float[Tensor, "N T 2"]
 
 
-def make_splits(
-    seed: int,
-    *,
-    dynamics: OscillatorDynamics | None = None,
-    observation: ObservationMap | None = None,
-    sizes: dict[str, int] = SPLIT_SIZES,
-) -> dict[str, Trajectories]:
+def make_splits(seed: int, *, sizes: dict[str, int] = SPLIT_SIZES) -> dict[str, Trajectories]:
     """Independent train, validation and test trajectories of one seed."""
-    dynamics, observation = dynamics or OscillatorDynamics(), observation or ObservationMap()
+    dynamics, observation = OscillatorDynamics(), ObservationMap()
     splits = {}
     for position, (name, size) in enumerate(sizes.items()):
         generator = torch.Generator().manual_seed(1000 * seed + position)
