@@ -46,6 +46,15 @@ def test_q_equals_the_prior_exactly_at_initialisation(degree):
     torch.testing.assert_close(q, polynomial_prior(8, degree).expand(5, 8), rtol=1e-6, atol=1e-7)
 
 
+@pytest.mark.parametrize("degree", [-3.0, -1.0, -0.5, 0.0, 1.0, 2.0, 3.0])
+@pytest.mark.parametrize("support", [SMALL, MEDIUM, LARGE], ids=len)
+def test_in_bfloat16_q_begins_at_the_prior_to_two_percent(support, degree):
+    selector = CapacitySelector(support, 16, prior_degree=degree, num_blocks=0)
+    with torch.autocast("cpu", torch.bfloat16):
+        q = selector(torch.randn(2, 4, 16)).float().softmax(-1)
+    torch.testing.assert_close(q, polynomial_prior(len(support), degree).expand_as(q), rtol=0.02, atol=0)
+
+
 def test_blocks_start_with_different_weights():
     selector = CapacitySelector(SMALL, 32, prior_degree=0.0)
     first, second = selector.blocks[0].linear1.weight, selector.blocks[1].linear1.weight

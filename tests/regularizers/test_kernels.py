@@ -99,6 +99,22 @@ def test_the_choice_names_its_reason():
         choose(wide, SUPPORT, EPPS_PULLEY, "native")
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_directions_that_are_learned_get_the_gradient_of_the_definition(dtype):
+    """The C path has none for them, and a path that is chosen must not leave it out in silence."""
+    generator = torch.Generator().manual_seed(0)
+    s, weight = torch.randn(2, 9, 7, generator=generator, dtype=dtype), torch.full((1, 9, 3), 1 / 27, dtype=dtype)
+    u = torch.randn(1, 7, 4, generator=generator, dtype=dtype).requires_grad_()
+    found, expected = (
+        torch.autograd.grad(sum(part.square().sum() for part in prefix_mixture_cf(s, weight, u, SUPPORT, *rest)), u)[0]
+        for rest in ((EPPS_PULLEY,), (EPPS_PULLEY, "reference"))
+    )
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+    if dtype == torch.float32:
+        with pytest.raises(NativeUnavailableError, match="the directions need a gradient"):
+            prefix_mixture_cf(s, weight, u, SUPPORT, EPPS_PULLEY, "native")
+
+
 def test_without_a_compiler_the_recurrence_serves_and_says_why():
     """A real process whose PATH has no compiler: it must still compute, and name the reason."""
     code = (

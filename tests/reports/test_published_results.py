@@ -300,13 +300,36 @@ def test_what_training_ended_with_is_in_a_table(published):
         rows = [{"coordinate": 1, "masked_variance": 1.0, "prior_survival": 0.75}]
         rows += [{"coordinate": 2, "masked_variance": 0.5, "prior_survival": 0.5}]
         (results / f"here/run-{seed}/latent.csv").write_text(csv_text(rows))
-    ended = "0.013 ± 0.000 | 1.50 ± 0.00 | 64: 0.50 to 0.70 | 3072.5 ± 0.5 | 0.125 ± 0.000 |"
+    ended = "– | 0.013 ± 0.000 | 1.50 ± 0.00 | 64: 0.50 to 0.70 | 3072.5 ± 0.5 | 0.125 ± 0.000 |"
     assert f"| ALeWM | 192 | 0.3 | 3 | 3 | 3072, 3073 | {ended}" in page_of(results)
     published("run-3073", **{"training.validation/q/8": 0.9})
     assert "| 64: 0.50; 8: 0.90 |" in page_of(results)
     for seed in (3072, 3073):
         (results / f"here/run-{seed}/latent.csv").unlink()
     assert "What training ended with" not in page_of(results)
+
+
+@pytest.mark.parametrize(
+    ("config", "q", "variances", "errors"),
+    [
+        ({}, (0.5, 0.5), (2.0, 3.0), "0.040 | 0.133"),
+        ({}, (0.5, 0.5), (), "– | 0.133"),
+        ({"objective.method": "lewm"}, (1.0,), (), "0.133 | 0.133"),
+        ({"objective.prediction_target": "prefix"}, (0.5, 0.5), (2.0, 3.0), "– | –"),
+    ],
+    ids=["masks", "masks, older record", "never masks", "predicts a prefix"],
+)
+def test_an_error_is_shared_by_the_variance_of_what_is_predicted(published, config, q, variances, errors):
+    """The whole latent is predicted whatever masks the input, and varies more than what the mask leaves of it."""
+    results = published("run", config=config)
+    ended = {"validation/prediction": 0.1, "validation/q_entropy": 1.5, "latent/effective_rank": 2.0}
+    ended |= {"step": 4500, "seconds": 100.0, **{f"validation/q/{k}": share for k, share in enumerate(q, 1)}}
+    _change(results / "here/run/result.json", {"training": ended})
+    rows = [{"masked_variance": 1.0, "prior_survival": 1.0}, {"masked_variance": 0.5, "prior_survival": 0.5}]
+    for row, variance in zip(rows, variances, strict=False):
+        row["variance"] = variance
+    (results / "here/run/latent.csv").write_text(csv_text(rows))
+    assert f"| 3073 | {errors} |" in page_of(results)
 
 
 def test_a_measurement_without_its_result_is_refused(published):

@@ -63,7 +63,7 @@ def test_every_method_trains_and_says_how_it_goes(tmp_path, method):
     assert [line["step"] for line in lines if line["kind"] == "latent"] == [4, 8, 12]
     assert [line["step"] for line in lines if line["kind"] == "validation"] == [6, 12]
     latent = [line for line in lines if line["kind"] == "latent"][-1]
-    assert len(latent["masked_variance"]) == len(latent["prior_survival"]) == 8
+    assert len(latent["masked_variance"]) == len(latent["prior_survival"]) == len(latent["variance"]) == 8
     assert 1 <= latent["effective_rank"] <= 8
     assert result.metrics["validation/prediction"] == lines[-1]["prediction"]
 

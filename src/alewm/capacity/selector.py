@@ -12,8 +12,8 @@ class CapacitySelector(nn.Module):
 
     Four pre-norm transformer blocks without position embeddings are permutation equivariant, and the mean over frames
     is permutation invariant, so the same network reads a training window and a (first, goal) pair. The head starts at
-    zero weight and log-prior bias: q equals the prior exactly before the first update. Features are detached, because
-    the selector must not shape the encoder.
+    zero weight and log-prior bias: q equals the prior before the first update, up to the rounding of its logits, which
+    in bfloat16 is up to 2 % of a probability. Features are detached, because the selector must not shape the encoder.
     """
 
     def __init__(

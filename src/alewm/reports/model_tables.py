@@ -14,10 +14,13 @@ from alewm.reports.published import PublishedRun, Scale
 
 _NEEDED = {"validation/prediction", "validation/q_entropy", "latent/effective_rank"}
 _LEARNED = (
-    "What training ended with. On validation windows: the error of prediction over the variance of masked latents, the "
-    "entropy of q in nats, and the largest mean q. On the last batch that was looked at in training: the effective "
-    "rank of latents, and how far the variance of a masked coordinate is from the prior's survival, which the "
-    "regularizer asks for, on average over coordinates."
+    "What training ended with. On validation windows: the error of prediction, over the variance of latents, which are "
+    "what is predicted, and over that of masked latents; the entropy of q in nats, and the largest mean q. On the last "
+    "batch that was looked at in training: both variances, the effective rank of latents, and how far the variance of "
+    "a masked coordinate is from the prior's survival, which the regularizer asks for, on average over coordinates. "
+    "Masked latents vary less than latents, so the second error compares models that mask alike, not ALeWM with LeWM; "
+    "the first compares all, but older records of models that mask lack it. Where only the prefix is predicted, "
+    "neither is known."
 )
 _PROBED = (
     "R² of the true state, mean over what one frame shows of it, from the first k coordinates of the latent, and what "
@@ -30,12 +33,14 @@ def learned_table(scale: Scale, note: str) -> Table | None:
     shown = scale.only(lambda run: _ended(run).keys() >= _NEEDED and len(run.latent) > 0)
     rows: list[Row] = []
     for named, each in zip(named_columns(shown), shown, strict=True):
-        error, entropy, rank, misfit = (
-            Spread.of([measure(run) for run in each.runs]) for measure in (_error, _entropy, _rank, _misfit)
+        entropy, rank, misfit = (
+            Spread.of([measure(run) for run in each.runs]) for measure in (_entropy, _rank, _misfit)
         )
+        errors = [_shown([measure(run) for run in each.runs]) for measure in (_error, _masked_error)]
         q = [entropy.shown(), _largest(each.runs)] if len(_q(each.runs[0])) > 1 else [NONE, NONE]
-        rows.append([*named, each.seeds, error.shown(3), *q, rank.shown(1), misfit.shown(3)])
-    head = (*COLUMNS, "seeds", "error / variance", "entropy of q", "largest q", "rank", "variance off by")
+        rows.append([*named, each.seeds, *errors, *q, rank.shown(1), misfit.shown(3)])
+    head = [*COLUMNS, "seeds", "error / variance", "error / masked variance"]
+    head += ["entropy of q", "largest q", "rank", "variance off by"]
     return Table.of(f"{scale.slug}-learned", _LEARNED + note, head, rows) if rows else None
 
 
@@ -99,8 +104,29 @@ def _q(run: PublishedRun) -> dict[int, float]:
     return {int(name.removeprefix(start)): q for name, q in _ended(run).items() if name.startswith(start)}
 
 
-def _error(run: PublishedRun) -> float:
-    return float(_ended(run)["validation/prediction"]) / fmean(row["masked_variance"] for row in run.latent)
+def _shown(values: Sequence[float | None]) -> str:
+    """Their mean and SEM, or nothing where one is not known."""
+    known = [value for value in values if value is not None]
+    return Spread.of(known).shown(3) if len(known) == len(values) else NONE
+
+
+def _error(run: PublishedRun) -> float | None:
+    """None where the variance of latents was not recorded and a mask makes that of masked ones another."""
+    if len(_q(run)) == 1:
+        return _masked_error(run)
+    return _over_mean(run, [row.get("variance") for row in run.latent])
+
+
+def _masked_error(run: PublishedRun) -> float | None:
+    return _over_mean(run, [row["masked_variance"] for row in run.latent])
+
+
+def _over_mean(run: PublishedRun, variances: Sequence[Any]) -> float | None:
+    """The error of prediction as a share; None where a prefix is predicted, of which these are not the variances."""
+    known = [float(variance) for variance in variances if variance is not None]
+    if len(known) < len(variances) or run.config["objective"].get("prediction_target") == "prefix":
+        return None
+    return float(_ended(run)["validation/prediction"]) / fmean(known)
 
 
 def _entropy(run: PublishedRun) -> float:

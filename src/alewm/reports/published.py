@@ -46,7 +46,8 @@ class PublishedRun:
     measurements: dict[str, dict[str, Any]] = field(default_factory=dict)
     """What experiments measured on the model, by their names."""
     latent: Sequence[dict[str, Any]] = ()
-    """A row per coordinate: its variance under the mask at the end of training, and the prior's survival there."""
+    """A row per coordinate: its variance under the mask at the end of training, the prior's survival there and, but for
+    older records, its variance without a mask."""
 
     @property
     def config(self) -> dict[str, Any]:

@@ -30,6 +30,15 @@ def effective_rank(s: Float[Tensor, "B F D"]) -> Float[Tensor, ""]:
     return rank_of_spectrum(covariance_spectrum(s.flatten(0, 1)))
 
 
+def variance(s: Float[Tensor, "B F D"]) -> Float[Tensor, "D"]:
+    """The variance of each coordinate as it is encoded: that of what the predictor predicts, whatever masks its input.
+
+    Of a coordinate that is rarely active it is larger than the masked variance.
+    """
+    rows = at_least_float32(s.detach()).flatten(0, 1)
+    return detached_mean((rows - detached_mean(rows.mean(0))).square().mean(0))
+
+
 def masked_variance(s: Float[Tensor, "B F D"], q: Float[Tensor, "B C"], support: CapacitySupport) -> Float[Tensor, "D"]:
     """The variance of each coordinate when a capacity drawn from q masks it, the paper's v_mix.
 

@@ -23,7 +23,7 @@ from alewm.training.checkpoint import (
     save_checkpoint,
 )
 from alewm.training.config import RunConfig
-from alewm.training.diagnostics import effective_rank, masked_variance, mean_entropy
+from alewm.training.diagnostics import effective_rank, masked_variance, mean_entropy, variance
 from alewm.training.graphed import accelerated
 from alewm.training.logbook import Logbook, RunningMeans, q_by_capacity
 from alewm.training.loggers import Loggers
@@ -178,6 +178,7 @@ class Trainer:
                 "effective_rank": effective_rank(losses.latents).item(),
                 "masked_variance": masked_variance(losses.latents, active, prefixes.lengths).tolist(),
                 "prior_survival": prefixes.survival(self.model.log_prior.exp()).tolist(),
+                "variance": variance(losses.latents).tolist(),
             },
         )
 

@@ -51,7 +51,7 @@ def choose(
         return Choice("gpu", "float32 on a GPU with Triton")
     if path == "gpu":
         raise GpuPathUnavailableError(f"The GPU path cannot be used: {no_gpu}.")
-    no_native = native.why_not(s, support, quadrature)
+    no_native = native.why_not(s, support, quadrature, u)
     if no_native is None:
         return Choice("native", "float32 on a CPU with a C compiler")
     if path == "native":

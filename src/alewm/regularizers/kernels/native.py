@@ -26,12 +26,14 @@ _MAX_KNOTS, _MAX_WIDTH, _MAX_CAPACITIES = 64, 1024, 64  # the sizes of the sourc
 _SIZES: list[Any] = [ctypes.c_long] * 4 + [ctypes.c_int] * 2 + [ctypes.c_long, ctypes.c_int, ctypes.c_float]
 
 
-def why_not(s: Tensor, support: CapacitySupport, quadrature: Quadrature) -> str | None:
-    """The reason for which latents like `s` cannot take this path, or None if they can."""
+def why_not(s: Tensor, support: CapacitySupport, quadrature: Quadrature, u: Tensor | None = None) -> str | None:
+    """The reason for which latents like `s` and directions like `u` cannot take this path, or None if they can."""
     if s.device.type != "cpu":
         return f"the latents are on {s.device.type}"
     if s.dtype != torch.float32:
         return f"the latents are {s.dtype}"
+    if u is not None and u.requires_grad:
+        return "the directions need a gradient"
     if quadrature.num_knots > _MAX_KNOTS or support.latent_dim > _MAX_WIDTH or len(support) > _MAX_CAPACITIES:
         return f"it is built for up to {_MAX_KNOTS} knots, {_MAX_WIDTH} coordinates and {_MAX_CAPACITIES} capacities"
     try:
