@@ -10,6 +10,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "alewm"
 # Each room may import from itself and from the rooms before it in its own line of sight.
 FOUNDATION = {
     "errors",
+    "files",
     "shapes",
     "ranges",
     "config",
@@ -24,6 +25,7 @@ FOUNDATION = {
 BELOW_EXPERIMENTS = FOUNDATION | {"capacity", "regularizers", "model", "planning", "data", "envs", "runs"}
 MAY_IMPORT = {
     "errors": set(),
+    "files": {"errors"},
     "shapes": set(),
     "ranges": {"errors"},
     "config": {"errors", "ranges"},
@@ -39,7 +41,7 @@ MAY_IMPORT = {
     "regularizers": FOUNDATION | {"capacity"},
     "model": FOUNDATION | {"capacity", "regularizers"},
     "planning": FOUNDATION | {"capacity", "regularizers", "model"},
-    "data": FOUNDATION | {"runs"},
+    "data": FOUNDATION,
     "envs": FOUNDATION,
     "training": FOUNDATION | {"capacity", "regularizers", "model", "data", "runs"},
     "evaluation": BELOW_EXPERIMENTS | {"training"},

@@ -10,8 +10,8 @@ from safetensors.torch import load_file
 from alewm.config import differences, from_dict, to_dict
 from alewm.errors import InputError
 from alewm.experiments.oscillator.config import OscillatorRun
+from alewm.files import read_json, write_json
 from alewm.runs.checkpoint import save_tensors
-from alewm.runs.files import read_json, write_json
 from alewm.runs.folder import RunFolder
 
 

@@ -14,6 +14,7 @@ from alewm.capacity.prior import polynomial_prior
 from alewm.devices import find_device
 from alewm.errors import InputError
 from alewm.experiments.presets import FRAME_SKIP, preset
+from alewm.files import read_json
 from alewm.model.world_model import WorldModel, build_world_model
 from alewm.planning.cem import CEMConfig
 from alewm.planning.planner import Planner, PlanningConfig
@@ -22,7 +23,6 @@ from alewm.planning.search_choice import choose_search
 from alewm.presentation.panels import panel_grid
 from alewm.regularizers.mix_sigreg import mix_sigreg
 from alewm.regularizers.slices import random_directions
-from alewm.runs.files import read_json
 from alewm.training.graphed import WARM_UPS
 from alewm.training.rehearsal import random_batch, updates_of
 

@@ -7,7 +7,7 @@ import numpy as np
 from PIL import Image
 
 from alewm.data.store import EpisodeStore
-from alewm.runs.files import write_bytes
+from alewm.files import write_bytes
 
 NUM_EPISODES = 6
 NUM_FRAMES = 8

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from alewm.errors import InputError
-from alewm.runs.files import write_text
+from alewm.files import write_text
 
 
 def beside(data_path: str | Path, kind: str) -> Path:

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from alewm.errors import InputError
-from alewm.runs.files import read_object, write_bytes, write_json
+from alewm.files import read_object, write_bytes, write_json
 from alewm.shapes import Tensor
 
 CONFIG, WEIGHTS = "config.json", "weights.pt"

@@ -25,8 +25,8 @@ from alewm.evaluation.find_pairs import pairs_in_data
 from alewm.evaluation.run import SHARED_AS
 from alewm.evaluation.settings import EVALUATIONS, Split
 from alewm.evaluation.travelling_pairs import pairs_name, save_pairs
+from alewm.files import read_json, write_json, write_text
 from alewm.model.world_model import WorldModel
-from alewm.runs.files import read_json, write_json, write_text
 from alewm.runs.portable import portable
 from alewm.shapes import Tensor
 from alewm.training.checkpoint import Description, load_world_model, read_description, save_weights

@@ -9,7 +9,7 @@ from alewm.ecosystem.pretrained import SharedRun, WeightType, check_new, save_pr
 from alewm.errors import InputError
 from alewm.evaluation.run import evaluate_run
 from alewm.evaluation.settings import EvaluationSettings
-from alewm.runs.files import read_json, write_json, write_text
+from alewm.files import read_json, write_json, write_text
 from alewm.training.checkpoint import read_description
 from alewm.training.run import latest_checkpoint
 

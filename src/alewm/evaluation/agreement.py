@@ -7,7 +7,7 @@ from typing import Any
 
 from alewm.evaluation.records import EpisodeRecord, read_records
 from alewm.evaluation.settings import EvaluationSettings
-from alewm.runs.files import read_json
+from alewm.files import read_json
 
 
 @dataclass(frozen=True)

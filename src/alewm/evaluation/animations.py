@@ -10,7 +10,7 @@ from PIL import Image
 from alewm.errors import InputError
 from alewm.evaluation.closed_loop import ClosedLoop, GoalEnvs, GoalPairs
 from alewm.evaluation.records import EpisodeRecord
-from alewm.runs.files import write_bytes
+from alewm.files import write_bytes
 from alewm.shapes import Tensor, UInt8
 
 GAP = 8

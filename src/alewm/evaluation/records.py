@@ -10,7 +10,7 @@ from typing import Any
 from alewm.config import from_dict
 from alewm.errors import InputError
 from alewm.evaluation.statistics import Proportion
-from alewm.runs.files import write_text
+from alewm.files import write_text
 
 
 @dataclass(frozen=True)

@@ -21,12 +21,12 @@ from alewm.evaluation.find_pairs import find_pairs
 from alewm.evaluation.records import write_records
 from alewm.evaluation.settings import EvaluationSettings, check_same_settings, results_folder
 from alewm.evaluation.success import Evaluation, evaluate
+from alewm.files import read_json, read_object, write_json
 from alewm.planning.cem import CEMResult
 from alewm.planning.planner import Planner
 from alewm.planning.search_choice import choose_search
 from alewm.progress import Progress
 from alewm.runs.checkpoint import save_tensors
-from alewm.runs.files import read_json, read_object, write_json
 from alewm.runs.folder import RunFolder
 from alewm.runs.provenance import provenance
 from alewm.training.checkpoint import Description, load_world_model

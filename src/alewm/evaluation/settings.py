@@ -7,8 +7,8 @@ from typing import Any, Literal
 from alewm.config import differences, to_dict
 from alewm.errors import InputError
 from alewm.evaluation.success import BUDGET
+from alewm.files import read_json
 from alewm.planning.planner import PlanningConfig
-from alewm.runs.files import read_json
 
 Split = Literal["train", "validation", "test"]
 

@@ -13,7 +13,7 @@ from safetensors.torch import save
 
 from alewm.errors import InputError, unknown_name
 from alewm.evaluation.closed_loop import GoalPairs
-from alewm.runs.files import write_bytes
+from alewm.files import write_bytes
 from alewm.shapes import Tensor
 from alewm.training.data_sets import DataSet
 

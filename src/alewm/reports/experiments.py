@@ -7,8 +7,8 @@ from typing import Any
 
 from alewm.errors import InputError
 from alewm.experiments.framework.output import DESCRIPTION
+from alewm.files import read_object
 from alewm.reports import html
-from alewm.runs.files import read_object
 
 
 def is_experiment(folder: Path) -> bool:

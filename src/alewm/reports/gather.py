@@ -9,9 +9,9 @@ from alewm.envs.registration import get_task, task_names
 from alewm.errors import InputError
 from alewm.evaluation.records import EpisodeRecord, read_records
 from alewm.evaluation.settings import EVALUATIONS
+from alewm.files import read_object
 from alewm.presentation.series import Series
 from alewm.reports.columns import read_csv
-from alewm.runs.files import read_object
 from alewm.runs.folder import require_run
 from alewm.runs.metrics import is_number, read_metrics
 

@@ -7,7 +7,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from alewm.runs.files import write_text
+from alewm.files import write_text
 
 
 def data_uri(content: bytes, media_type: str) -> str:

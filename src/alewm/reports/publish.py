@@ -18,9 +18,9 @@ from typing import Any
 from alewm.config import differences
 from alewm.errors import InputError
 from alewm.evaluation.records import EpisodeRecord, read_records
+from alewm.files import read_json, write_json, write_text
 from alewm.reports.columns import csv_text
 from alewm.reports.gather import read_run
-from alewm.runs.files import read_json, write_json, write_text
 from alewm.runs.portable import portable
 
 MOST_TRAINING_LINES = 100

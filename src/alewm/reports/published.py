@@ -16,10 +16,10 @@ from alewm.evaluation.settings import EvaluationSettings
 from alewm.evaluation.statistics import Spread
 from alewm.experiments.framework.choice import TASK_TITLES
 from alewm.experiments.framework.run import OBSERVED
+from alewm.files import read_json
 from alewm.presentation.numbers import scientific
 from alewm.reports.columns import read_csv
 from alewm.reports.gather import Run, flatten, read_run
-from alewm.runs.files import read_json
 
 BOOKKEEPING = frozenset(f"training.{name}" for name in ("seed", *OBSERVED))
 """Fields that do not tell one configuration from another."""

@@ -5,11 +5,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from alewm.files import write_bytes
 from alewm.presentation.series import Series
 from alewm.presentation.theme import Draw, light_and_dark
 from alewm.reports import figures, html
 from alewm.reports.gather import Run, flatten, read_runs, with_data_sets
-from alewm.runs.files import write_bytes
 
 MOST_FILMS = 12
 """Animations shown per run."""

@@ -7,10 +7,10 @@ from typing import Any
 
 from alewm.evaluation.statistics import Spread
 from alewm.experiments.presets import SELECTED
+from alewm.files import read_json
 from alewm.presentation.tables import Cell, Row, Table
 from alewm.reports.configuration_names import COLUMNS, NONE, TITLES, backbone, method_of, named_columns
 from alewm.reports.published import Configuration, Scale
-from alewm.runs.files import read_json
 
 
 def success_cell(configuration: Configuration, name: str = "success_rate", settings: str = "") -> Cell:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from alewm.experiments.framework.choice import TASK_TITLES
+from alewm.files import read_json, write_bytes, write_text
 from alewm.presentation.numbers import scientific
 from alewm.presentation.theme import light_and_dark
 from alewm.reports import result_tables as tables
@@ -15,7 +16,6 @@ from alewm.reports.configuration_names import backbone, full_names
 from alewm.reports.model_tables import learned_table, probes_table
 from alewm.reports.published import PublishedRun, Scale, read_published
 from alewm.reports.result_figures import ResultFigure, dynamics_figure, success_figure, sweep_figure
-from alewm.runs.files import read_json, write_bytes, write_text
 
 FIGURES = Path("images") / "results"
 """Where a page keeps its figures, beside it."""

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from safetensors.torch import save
 
-from alewm.runs.files import write_bytes
+from alewm.files import write_bytes
 from alewm.shapes import Tensor
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from alewm.config import differences
 from alewm.errors import InputError
-from alewm.runs.files import append_json_line, read_json, write_json
+from alewm.files import append_json_line, read_json, write_json
 from alewm.runs.provenance import provenance
 
 

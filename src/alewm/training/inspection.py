@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import Any
 
+from alewm.files import read_json
 from alewm.model.world_model import build_world_model
-from alewm.runs.files import read_json
 from alewm.training.checkpoint import Description, checkpoints_in, read_description
 from alewm.training.config import RunConfig
 from alewm.training.data_sets import DATA_SETS

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from alewm.errors import InputError
-from alewm.runs.files import write_bytes
+from alewm.files import write_bytes
 from alewm.runs.metrics import read_metrics
 from alewm.shapes import Tensor
 from alewm.training.ranks import detached_mean

@@ -11,7 +11,7 @@ from alewm.envs.registration import get_task
 from alewm.errors import InputError
 from alewm.experiments.framework.choice import TASK_TITLES
 from alewm.experiments.framework.run import Run, config_key, weights_key
-from alewm.runs.files import read_json
+from alewm.files import read_json
 from alewm.runs.folder import RunFolder
 
 

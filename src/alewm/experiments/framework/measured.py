@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from alewm.runs.files import read_json, write_json
+from alewm.files import read_json, write_json
 from alewm.runs.provenance import provenance
 
 

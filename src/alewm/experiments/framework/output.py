@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from alewm.experiments.framework.experiment import Experiment, Outcome
+from alewm.files import write_bytes, write_json, write_text
 from alewm.presentation.theme import as_png, light_and_dark
-from alewm.runs.files import write_bytes, write_json, write_text
 
 DESCRIPTION = "experiment.json"
 

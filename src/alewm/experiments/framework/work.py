@@ -14,7 +14,7 @@ from alewm.experiments.framework.launch import launch_ranks
 from alewm.experiments.framework.library import Library
 from alewm.experiments.framework.measured import read_measurement, write_measurement
 from alewm.experiments.framework.run import Run
-from alewm.runs.files import read_json
+from alewm.files import read_json
 from alewm.training.run import train_run
 
 

@@ -13,8 +13,8 @@ from alewm.experiments.oscillator.figure import draw
 from alewm.experiments.oscillator.selection import select
 from alewm.experiments.oscillator.study import Study
 from alewm.experiments.oscillator.table import markdown_table
+from alewm.files import write_text
 from alewm.progress import Progress
-from alewm.runs.files import write_text
 from alewm.runs.folder import RunFolder
 
 _SWEEP_FIGURE = ("LeWM d=4", "LeWM d=6", "LeWM d=8", "ALeWM")

@@ -13,8 +13,8 @@ from alewm.experiments.framework.selection import Candidate, select
 from alewm.experiments.sweep.fields import configuration, short_names, shown_value, varied_fields
 from alewm.experiments.sweep.grid import Group, Sweep
 from alewm.experiments.sweep.trial import Trial
+from alewm.files import write_json, write_text
 from alewm.presentation.tables import Row, Table
-from alewm.runs.files import write_json, write_text
 from alewm.runs.folder import RunFolder
 from alewm.runs.provenance import provenance
 
