@@ -83,6 +83,14 @@ def test_image_folders_with_one_table_for_all_are_stored_exactly_and_in_natural_
         assert "fps" not in store.attributes
 
 
+def test_a_column_without_a_name_is_no_column(tmp_path):
+    write_images(tmp_path / "set/a", frames(0, 3))
+    (tmp_path / "set/a.csv").write_text(",action_x,action_y,\n0,1,2,\n1,3,4,\n")  # a counter first, a comma too many
+    with converted(tmp_path / "set", tmp_path / "out.h5") as store:
+        assert store.column_names == ("action", "pixels")
+        assert store.actions[:2].tolist() == [[1, 2], [3, 4]]
+
+
 def test_a_parquet_table_may_hold_all_actions_in_one_column(tmp_path):
     write_images(tmp_path / "set/a", frames(0, 4))
     table = pa.table({"episode": ["a"] * 4, "action": actions(0, 4).tolist(), "reward": [1, 2, 3, 4]})
