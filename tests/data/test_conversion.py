@@ -10,6 +10,7 @@ import pytest
 from PIL import Image
 from small_recordings import (
     CAMERA,
+    SIZE,
     actions,
     frames,
     table_of,
@@ -270,6 +271,15 @@ def test_an_unreadable_image_is_named(tmp_path):
     (tmp_path / "set/a/frame1.png").write_bytes(b"")
     (tmp_path / "set/a.csv").write_text("action\n1\n2\n")
     with pytest.raises(InputError, match=r"frame1\.png: not an image that can be read \(no known format\)\. Replace"):
+        list(Recordings(tmp_path / "set")(0, [0]))
+
+
+@pytest.mark.parametrize("dtype", [np.uint16, np.int32, np.float32])
+def test_an_image_of_more_than_eight_bits_is_refused_and_not_made_white(tmp_path, dtype):
+    write_images(tmp_path / "set/a", frames(0, 3))
+    Image.fromarray(np.full(SIZE, 1000, dtype)).save(tmp_path / "set/a/frame1.png", "tiff")  # whatever its name says
+    (tmp_path / "set/a.csv").write_text("action\n1\n2\n")
+    with pytest.raises(InputError, match=r"frame1\.png: one channel of more than 8 bits .* Scale it to 8 bits"):
         list(Recordings(tmp_path / "set")(0, [0]))
 
 
