@@ -13,8 +13,9 @@ from alewm.data.pairs import load_or_draw_pairs
 from alewm.data.splits import Splits
 from alewm.data.store import EpisodeStore
 from alewm.data.windows import WindowShape
-from alewm.envs.registration import Task, get_task
+from alewm.envs.registration import Task
 from alewm.evaluation.closed_loop import GoalPairs
+from alewm.evaluation.environment import task_of
 from alewm.evaluation.own_data import open_own_data
 from alewm.model.world_model import WorldModel
 from alewm.shapes import Float, Int, Tensor
@@ -58,8 +59,9 @@ class Trained:
         """The newest checkpoint of the run in `folder`, with the file it learned from open at `data`."""
         model, description = load_world_model(latest_checkpoint(folder), device)
         learned = data_set_of(description)
+        task = task_of(learned)
         with open_own_data(folder, learned, data) as (store, splits):
-            yield cls(model, get_task(learned.task), store, splits, learned.statistics, device)
+            yield cls(model, task, store, splits, learned.statistics, device)
 
     @torch.no_grad()
     def encode_rows(self, rows: Int[np.ndarray, " n"]) -> tuple[Float[Tensor, "n W"], Float[Tensor, "n D"]]:
