@@ -36,6 +36,13 @@ def test_prefixes_can_be_asked_for(run, alewm_here):
     assert said == alewm_here("probe", run, *FEW, "--capacities", 3, 32), "the same frames and the same first weights"
 
 
+def test_frames_that_are_no_whole_multiple_of_the_encoder_s_are_averaged_as_in_training(alewm_here):
+    few = ("--episodes", 8, "--max-steps", 40, "--jobs", 1)
+    alewm_here("collect", "two-room", *few, "--image-size", 40, "--out", "forty.h5")
+    alewm_here("train", "two-room-tiny", "--data", "forty.h5", "--out", "run", "--steps", 2, "--batch-size", 4)
+    assert alewm_here("probe", "run", *FEW).splitlines()[-1] == "run/measurements/probes.json"
+
+
 def test_what_cannot_be_probed_is_refused(run, refused, data, tmp_path):
     assert "Name a run folder" in refused("probe")
     assert "is no run folder" in refused("probe", tmp_path)
