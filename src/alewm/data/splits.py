@@ -69,7 +69,7 @@ def held_out_counts(num_eligible: int) -> tuple[int, int]:
     if num_eligible < 3:
         raise InputError(
             f"Only {num_eligible} episodes have {MIN_HELD_OUT_LENGTH} rows or more; at least 3 are needed, one each to "
-            f"train, validate and test. Collect more episodes."
+            f"train, validate and test. Record longer episodes, or more."
         )
     validation = min(NUM_VALIDATION, max(1, num_eligible // _VALIDATION_SHARE))
     return validation, min(NUM_TEST, max(1, num_eligible // _TEST_SHARE))
