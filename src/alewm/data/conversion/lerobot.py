@@ -82,13 +82,19 @@ class LeRobotEpisodes:
         return dict(info)
 
     @cached_property
-    def key(self) -> str:
-        """The camera that is looked through."""
+    def cameras(self) -> list[str]:
+        """The keys of all cameras, of which there is at least one."""
         cameras = [key for key, feature in self.info["features"].items() if feature["dtype"] in ("video", "image")]
         if not cameras:
             raise InputError(
                 f"{self.folder / INFO}: no feature is a video or an image; there are no frames to learn from."
             )
+        return cameras
+
+    @cached_property
+    def key(self) -> str:
+        """The camera that is looked through."""
+        cameras = self.cameras
         if self.camera is None and len(cameras) > 1:
             raise InputError(f"{self.folder} has several cameras; choose one with --camera: {', '.join(cameras)}.")
         if self.camera is not None and self.camera not in cameras:
