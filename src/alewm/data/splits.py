@@ -13,7 +13,7 @@ import numpy as np
 
 from alewm.config import from_dict, to_dict
 from alewm.data.families import Families, find_families
-from alewm.data.sidecar import beside, check_fingerprint, read_json, write_json
+from alewm.data.sidecar import beside, check_fingerprint, kept_beside, read_json, write_json
 from alewm.data.store import EpisodeStore
 from alewm.errors import InputError
 
@@ -137,7 +137,8 @@ def load_or_make_splits(store: EpisodeStore, by: SplitBy = "family", seed: int =
         usual = _load(path, store, seed) if path.exists() else None
     splits = usual or replace(_split(store, families, seed), fingerprint=store.fingerprint, variant=variant)
     if usual is None:
-        splits.save(path)
+        with kept_beside(store.path):
+            splits.save(path)
     _note(store, splits)
     return splits
 
