@@ -26,6 +26,7 @@ def test_two_processes_write_the_bytes_of_one_and_say_what_they_wrote(alewm, ale
         (("absent",), "absent is no folder"),
         (("set",), "frames of 32 x 48 pixels cannot be stored at 224 x 224. Choose --image-size from 1 to 32"),
         (("set", "--episodes", 2), "has 1 episodes; --episodes is from 1 to that, got 2"),
+        (("set", "--fps", 0), "--fps is a positive number of rows per second, got 0"),
         (("set", "--format", "lerobot"), "is no LeRobot data set"),
         (("set", "--image-size", 8), "episode 'a' has no actions"),
     ],

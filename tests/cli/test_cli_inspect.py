@@ -1,5 +1,6 @@
 """`alewm inspect`: what things are, and what is wrong with them."""
 
+import json
 import os
 import shutil
 
@@ -8,7 +9,7 @@ import numpy as np
 import pytest
 from conftest import contents
 from PIL import Image
-from small_recordings import write_lerobot_v2
+from small_recordings import CAMERA, write_lerobot_v2
 
 from alewm.data.contact_sheet import contact_sheet
 from alewm.data.inspection import find_problems
@@ -135,6 +136,19 @@ def test_a_data_set_that_can_be_converted_says_how(alewm_here, refused, tmp_path
     assert "absent does not exist" in refused("inspect", "absent")
     (tmp_path / "text.h5").write_text("hello")
     assert "text.h5 is not an HDF5 file" in refused("inspect", "text.h5")
+
+
+def test_a_data_set_of_several_cameras_names_them(alewm_here, tmp_path):
+    info = write_lerobot_v2(tmp_path / "my set", [4, 4]) / "meta/info.json"
+    described = json.loads(info.read_text())
+    described["features"]["observation.images.hand"] = described["features"][CAMERA]
+    info.write_text(json.dumps(described))
+    said = alewm_here("inspect", "my set").splitlines()
+    assert said == [
+        "my set: 2 episodes at 10 fps (lerobot v2.1)",
+        f"cameras: {CAMERA}, observation.images.hand",
+        "To make a data file of them: alewm convert 'my set' --camera KEY --out FILE",
+    ]
 
 
 @pytest.mark.parametrize("name", ["config.json", "checkpoint.json"])

@@ -3,8 +3,11 @@
 import json
 import shutil
 
+import numpy as np
 import pytest
 from conftest import run_alewm
+
+from alewm.data.store import StoreWriter
 
 FEW = ("--frames", 200, "--test-frames", 60, "--updates", 20)
 
@@ -34,6 +37,27 @@ def test_prefixes_can_be_asked_for(run, alewm_here):
     said = alewm_here("probe", run, *FEW, "--capacities", 3, 32)
     assert "k = 3   k = 32" in said
     assert said == alewm_here("probe", run, *FEW, "--capacities", 3, 32), "the same frames and the same first weights"
+
+
+def test_frames_that_are_no_whole_multiple_of_the_encoder_s_are_averaged_as_in_training(alewm_here):
+    few = ("--episodes", 8, "--max-steps", 40, "--jobs", 1)
+    alewm_here("collect", "two-room", *few, "--image-size", 40, "--out", "forty.h5")
+    alewm_here("train", "two-room-tiny", "--data", "forty.h5", "--out", "run", "--steps", 2, "--batch-size", 4)
+    assert alewm_here("probe", "run", *FEW).splitlines()[-1] == "run/measurements/probes.json"
+
+
+@pytest.mark.parametrize(
+    ("value", "message"), [(np.nan, r"column 'proprio', row 0: [nan, nan] is no state"), (7.0, "never vary")]
+)
+def test_states_that_say_nothing_are_refused(alewm_here, refused, tmp_path, value, message):
+    rng = np.random.default_rng(0)
+    with StoreWriter(tmp_path / "still.h5") as writer:
+        for _ in range(4):
+            states = np.full((30, 2), value)
+            pixels, actions = rng.integers(0, 256, (30, 28, 28, 3), dtype=np.uint8), rng.normal(size=(30, 2))
+            writer.append({"pixels": pixels, "action": actions, "proprio": states})
+    alewm_here("train", "two-room-tiny", "--data", "still.h5", "--out", "run", "--steps", 2, "--batch-size", 4)
+    assert message in refused("probe", "run", *FEW)
 
 
 def test_what_cannot_be_probed_is_refused(run, refused, data, tmp_path):

@@ -10,6 +10,7 @@ import pytest
 from PIL import Image
 from small_recordings import (
     CAMERA,
+    SIZE,
     actions,
     frames,
     table_of,
@@ -81,6 +82,14 @@ def test_image_folders_with_one_table_for_all_are_stored_exactly_and_in_natural_
         assert all((store.episode(i)["pixels"] == frames(i, n)).all() for i, n in enumerate(LENGTHS))
         assert store.column_names == ("action", "pixels"), "words cannot be stored"
         assert "fps" not in store.attributes
+
+
+def test_a_column_without_a_name_is_no_column(tmp_path):
+    write_images(tmp_path / "set/a", frames(0, 3))
+    (tmp_path / "set/a.csv").write_text(",action_x,action_y,\n0,1,2,\n1,3,4,\n")  # a counter first, a comma too many
+    with converted(tmp_path / "set", tmp_path / "out.h5") as store:
+        assert store.column_names == ("action", "pixels")
+        assert store.actions[:2].tolist() == [[1, 2], [3, 4]]
 
 
 def test_a_parquet_table_may_hold_all_actions_in_one_column(tmp_path):
@@ -167,6 +176,9 @@ VIDEO_1 = f"videos/chunk-000/{CAMERA}/episode_000001.mp4"
         (lambda s: write_parquet(s / EPISODE_1, table_of(1, 6)), r"episode 1: 6 rows, but meta/ says 4"),
         (lambda s: change(s / "meta/info.json", "v2.1", "v1.6"), r"info\.json: version 'v1\.6'; 2\.x and 3\.x"),
         (lambda s: change(s / "meta/info.json", '"fps"', '"hz"'), r"info\.json lacks fps"),
+        (lambda s: change(s / "meta/info.json", '"fps": 10', '"fps": 0'), r"info\.json: 'fps' is 0; a positive number"),
+        (lambda s: change(s / "meta/info.json", '"dtype"', '"kind"'), r"'features' must name the dtype of every"),
+        (lambda s: (s / "meta/episodes.jsonl").write_text(""), r"holds no episode: meta/episodes\.jsonl names none"),
         (lambda s: change(s / "meta/info.json", '"video"', '"sound"'), r"no feature is a video or an image"),
         (lambda s: (s / "meta/info.json").write_text("{"), r"info\.json is not JSON"),
         (lambda s: (s / "meta/episodes.jsonl").unlink(), r"episodes\.jsonl does not exist"),
@@ -262,6 +274,15 @@ def test_an_unreadable_image_is_named(tmp_path):
     (tmp_path / "set/a/frame1.png").write_bytes(b"")
     (tmp_path / "set/a.csv").write_text("action\n1\n2\n")
     with pytest.raises(InputError, match=r"frame1\.png: not an image that can be read \(no known format\)\. Replace"):
+        list(Recordings(tmp_path / "set")(0, [0]))
+
+
+@pytest.mark.parametrize("dtype", [np.uint16, np.int32, np.float32])
+def test_an_image_of_more_than_eight_bits_is_refused_and_not_made_white(tmp_path, dtype):
+    write_images(tmp_path / "set/a", frames(0, 3))
+    Image.fromarray(np.full(SIZE, 1000, dtype)).save(tmp_path / "set/a/frame1.png", "tiff")  # whatever its name says
+    (tmp_path / "set/a.csv").write_text("action\n1\n2\n")
+    with pytest.raises(InputError, match=r"frame1\.png: one channel of more than 8 bits .* Scale it to 8 bits"):
         list(Recordings(tmp_path / "set")(0, [0]))
 
 

@@ -1,3 +1,4 @@
+import errno
 import json
 from pathlib import Path
 
@@ -30,7 +31,7 @@ def test_the_numbers_held_out() -> None:
     assert held_out_counts(10_000) == held_out_counts(1_000) == (100, 200)
     assert held_out_counts(300) == (30, 60)
     assert held_out_counts(3) == (1, 1)
-    with pytest.raises(InputError, match="Only 2 episodes have 26 rows"):
+    with pytest.raises(InputError, match=r"Only 2 episodes have 26 rows.*Record longer episodes, or more"):
         held_out_counts(2)
 
 
@@ -93,6 +94,28 @@ def test_a_damaged_sidecar_is_refused(tmp_path: Path, text: str, message: str) -
     (tmp_path / "a.splits.json").write_text(text)
     with pytest.raises(InputError, match=message):
         load_or_make_splits(store)
+
+
+def test_a_folder_that_cannot_be_written_is_left_by_a_link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    locked, write = tmp_path / "locked", Path.write_text
+    locked.mkdir()
+    data = write_tape(locked / "a.h5", [30] * 5)
+
+    def write_unless_locked(path: Path, *arguments: str, **options: str) -> int:
+        if path.parent == locked:  # a mode of the folder would not keep a superuser from writing
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return write(path, *arguments, **options)
+
+    monkeypatch.setattr(Path, "write_text", write_unless_locked)
+    with EpisodeStore.open(data) as store:
+        with pytest.raises(InputError, match=r"locked/a\.h5 cannot be written.*Make a link"):
+            load_or_make_splits(store)
+        with pytest.raises(InputError, match=r"locked/a\.h5 cannot be written.*Make a link"):
+            load_or_draw_pairs(store, split_by_episode(store.lengths))
+    (tmp_path / "link.h5").symlink_to(data)
+    with EpisodeStore.open(tmp_path / "link.h5") as store:
+        load_or_draw_pairs(store, load_or_make_splits(store))
+    assert {path.name for path in tmp_path.glob("link.*.json")} == {"link.splits.json", "link.pairs.json"}
 
 
 def test_every_valid_start_is_drawn_and_every_goal_is_25_steps_later(tmp_path: Path) -> None:

@@ -132,12 +132,23 @@ def test_a_file_that_cannot_be_completed_leaves_its_journal_alone(tmp_path: Path
 
 def test_the_writer_refuses_what_does_not_fit(tmp_path: Path) -> None:
     good = tape(0, 30)
+
+    def at_row(row: int, value: float) -> np.ndarray:
+        action = good["action"].copy()
+        action[row, 1] = value
+        return action
+
     writer = StoreWriter(tmp_path / "a.h5")
     for change, message in [
         ({"pixels": good["pixels"].astype(np.float32)}, "needs a column 'pixels' of uint8 frames"),
         ({"action": good["action"][:, 0]}, "needs a column 'action' of floats"),
         ({"proprio": good["proprio"][:-1]}, r"'proprio' has shape \(29, 2\); 30 rows"),
         ({"task": np.array(["a"] * 30)}, "'task' holds <U1; only numbers"),
+        ({"action": good["action"][:, :0]}, r"'action' has rows of shape \(0,\), which hold nothing"),
+        ({"pixels": good["pixels"][:, :0]}, r"'pixels' has rows of shape \(0, 16, 3\), which hold nothing"),
+        ({"": good["proprio"]}, "is named '', which no file can hold"),
+        ({"action": at_row(7, np.nan)}, r"'action', row 7 of 30: the action is \[7.0, nan\]; .* the last row only"),
+        ({"action": at_row(29, np.inf)}, r"'action', row 29 of 30: the action is \[nan, inf\]"),
     ]:
         with pytest.raises(InputError, match=message):
             writer.append(good | change)

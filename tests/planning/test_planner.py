@@ -19,6 +19,8 @@ from point_world import (
 
 from alewm.capacity.support import CapacitySupport
 from alewm.errors import InputError
+from alewm.experiments.presets import preset
+from alewm.model.world_model import build_world_model
 from alewm.planning.cem import CEMConfig
 from alewm.planning.inner_loop import plan_group
 from alewm.planning.mpc import RecedingHorizon
@@ -52,6 +54,12 @@ def test_the_same_images_give_the_same_plan_and_another_seed_another():
     now, goal = images(2)
     assert torch.equal(planner_with()(now, goal), planner_with()(now, goal))
     assert not torch.allclose(planner_with()(now, goal), planner_with(seed=1)(now, goal))
+
+
+def test_a_frame_turned_around_by_a_slice_is_a_frame_like_any_other():
+    now, goal = (each.numpy() for each in images(2))
+    turned = now[:, ::-1].copy()[:, ::-1]
+    assert torch.equal(planner_with()(turned, goal), planner_with()(now, goal))
 
 
 def test_actions_are_denormalised_block_by_block_in_time_order():
@@ -199,7 +207,7 @@ def test_blocks_left_over_are_where_the_next_search_starts():
     ("now", "message"),
     [
         (np.zeros((8, 12, 3), np.float32), r"must be uint8 \[Y, X, 3\].*float32"),
-        (np.zeros((3, 8, 12), np.uint8), r"got torch.uint8 \[3, 8, 12\]"),
+        (np.zeros((3, 8, 12), np.uint8), r"got uint8 \[3, 8, 12\]"),
         (np.zeros((4, 4, 3), np.uint8), "different shapes"),
     ],
 )
@@ -238,3 +246,8 @@ def test_impossible_settings_are_refused(changes, message):
 def test_wrong_action_statistics_are_refused():
     with pytest.raises(InputError, match=r"shapes \(2,\) and \(3,\)"):
         Planner(KnownWorld(), [0.0, 0.0], [1.0, 1.0, 1.0])
+    model = build_world_model(preset("two-room-tiny").model, torch.Generator()).eval()
+    with pytest.raises(InputError, match=r"action blocks of 10 numbers, but 5 actions of 3 are 15\."):
+        Planner(model, [0.0] * 3, [1.0] * 3)
+    with pytest.raises(InputError, match=r"action blocks of 10 numbers, but 1 actions of 2 are 2\."):
+        Planner(model, [0.0] * 2, [1.0] * 2, PlanningConfig(frame_skip=1))

@@ -1,5 +1,6 @@
 """`alewm inspect`: what a data file, a run folder, a checkpoint or a folder of recordings is."""
 
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -75,11 +76,15 @@ def _describe_folder(path: Path) -> str:
         return describe_run(path)
 
     from alewm.data.conversion.convert import open_source
+    from alewm.data.conversion.lerobot import LeRobotEpisodes
 
-    source = open_source(path)
+    source, choice = open_source(path), ""
+    lines = []
+    if isinstance(source, LeRobotEpisodes) and len(source.cameras) > 1:
+        lines.append(f"cameras: {', '.join(source.cameras)}")
+        source, choice = open_source(path, camera=source.cameras[0]), " --camera KEY"
     kind = source.identity()["format"]
     rate = f" at {source.fps:g} fps" if source.fps else ""
-    return (
-        f"{path}: {source.num_episodes} episodes{rate} ({kind})\n"
-        f"To make a data file of them: alewm convert {path} --out FILE"
-    )
+    lines.insert(0, f"{path}: {source.num_episodes} episodes{rate} ({kind})")
+    lines.append(f"To make a data file of them: alewm convert {shlex.quote(str(path))}{choice} --out FILE")
+    return "\n".join(lines)

@@ -86,6 +86,8 @@ def encode_episode(
         name, values = schema.sanitised(given_name), np.asarray(given)
         if schema.is_derived(name, episode):
             continue
+        if name in ("", "."):
+            raise InputError(f"A column of the episode is named {given_name!r}, which no file can hold; rename it.")
         if name in columns or name in frames:
             raise InputError(f"Two columns of the episode would both be stored as {name!r}; rename one of them.")
         if _holds_frames(values):
@@ -131,6 +133,8 @@ def _check(columns: Mapping[str, np.ndarray], frames: Mapping[str, EncodedFrames
             raise InputError(
                 f"Column {name!r} has shape {values.shape}; {num_rows} rows were expected, as in 'action'."
             )
+        _check_holds_something(name, values.shape[1:])
+    _check_actions(action)
     num_drawn = len(range(0, num_rows, draw_every))
     expected = f"{num_drawn} were expected, as in 'action'."
     if draw_every > 1:
@@ -138,6 +142,24 @@ def _check(columns: Mapping[str, np.ndarray], frames: Mapping[str, EncodedFrames
     for name, images in frames.items():
         if len(images.sizes) != num_drawn:
             raise InputError(f"Column {name!r} has {len(images.sizes)} rows; {expected}")
+        _check_holds_something(name, images.shape)
+
+
+def _check_holds_something(name: str, row_shape: tuple[int, ...]) -> None:
+    if 0 in row_shape:
+        raise InputError(f"Column {name!r} has rows of shape {row_shape}, which hold nothing; leave it out or fill it.")
+
+
+def _check_actions(action: np.ndarray) -> None:
+    """Refuse here what a reader would refuse once the whole file is written."""
+    wrong = ~np.isfinite(action).all(axis=1)
+    wrong[-1] = np.isinf(action[-1]).any()
+    if wrong.any():
+        row = int(wrong.argmax())
+        raise InputError(
+            f"Column {schema.ACTION!r}, row {row} of {len(action)}: the action is {action[row].tolist()}; finite "
+            f"numbers were expected, and NaN in the last row only. Repair the episode or leave it out."
+        )
 
 
 def _described(columns: Mapping[str, np.ndarray], frames: Mapping[str, EncodedFrames]) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from alewm.config import from_dict, to_dict
-from alewm.data.sidecar import beside, check_fingerprint, read_json, write_json
+from alewm.data.sidecar import beside, check_fingerprint, kept_beside, read_json, write_json
 from alewm.data.splits import Splits
 from alewm.data.store import EpisodeStore
 from alewm.errors import InputError
@@ -105,5 +105,6 @@ def load_or_draw_pairs(store: EpisodeStore, splits: Splits, seed: int = PAIR_SEE
     pairs = EvaluationPairs(
         draw_pairs(store, splits.validation, seed), draw_pairs(store, splits.test, seed), seed, store.fingerprint
     )
-    pairs.save(path)
+    with kept_beside(store.path):
+        pairs.save(path)
     return pairs

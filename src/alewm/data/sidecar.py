@@ -1,6 +1,9 @@
 """Small JSON files beside a data file: what is decided once per file and read by everyone afterwards."""
 
+import errno
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +20,20 @@ def beside(data_path: str | Path, kind: str) -> Path:
 def write_json(path: Path, values: dict[str, Any]) -> None:
     """Write `values` to `path` in one step, so that no reader ever sees half of them."""
     write_text(path, json.dumps(values, indent=1) + "\n")
+
+
+@contextmanager
+def kept_beside(data_path: Path) -> Iterator[None]:
+    """Around writing a sidecar that others rely on: says what to do where the folder of the data cannot be written."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
+            raise
+        raise InputError(
+            f"The folder of {data_path} cannot be written, and what is decided once about a data file is kept beside "
+            f"it. Make a link to the file in a folder of your own (ln -s) and give that as --data."
+        ) from None
 
 
 def read_json(path: Path, fields: tuple[str, ...]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import numpy as np
 
 from alewm.config import from_dict, to_dict
 from alewm.data.families import Families, find_families
-from alewm.data.sidecar import beside, check_fingerprint, read_json, write_json
+from alewm.data.sidecar import beside, check_fingerprint, kept_beside, read_json, write_json
 from alewm.data.store import EpisodeStore
 from alewm.errors import InputError
 
@@ -69,7 +69,7 @@ def held_out_counts(num_eligible: int) -> tuple[int, int]:
     if num_eligible < 3:
         raise InputError(
             f"Only {num_eligible} episodes have {MIN_HELD_OUT_LENGTH} rows or more; at least 3 are needed, one each to "
-            f"train, validate and test. Collect more episodes."
+            f"train, validate and test. Record longer episodes, or more."
         )
     validation = min(NUM_VALIDATION, max(1, num_eligible // _VALIDATION_SHARE))
     return validation, min(NUM_TEST, max(1, num_eligible // _TEST_SHARE))
@@ -137,7 +137,8 @@ def load_or_make_splits(store: EpisodeStore, by: SplitBy = "family", seed: int =
         usual = _load(path, store, seed) if path.exists() else None
     splits = usual or replace(_split(store, families, seed), fingerprint=store.fingerprint, variant=variant)
     if usual is None:
-        splits.save(path)
+        with kept_beside(store.path):
+            splits.save(path)
     _note(store, splits)
     return splits
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from alewm.envs.registration import get_task
+from alewm.envs.registration import get_task, task_names
 from alewm.model.world_model import WorldModel
 from alewm.training.checkpoint import Description
 from alewm.training.data_sets import DATA_SETS
@@ -69,7 +69,8 @@ def model_card(
 
 def _data_note(task: str, data: Mapping[str, Any]) -> str | None:
     """What must be said beside any number about data that were recorded here."""
-    return get_task(task).data_note or None if "made_with" in data else None
+    is_ours = "made_with" in data and task in task_names()
+    return get_task(task).data_note or None if is_ours else None
 
 
 def _success(result: Mapping[str, Any], extras: Mapping[str, Any]) -> str:

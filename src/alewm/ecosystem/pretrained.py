@@ -13,6 +13,7 @@ fingerprint is compared.
 """
 
 import shutil
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -21,6 +22,7 @@ import torch
 
 from alewm.ecosystem.model_card import model_card
 from alewm.errors import InputError
+from alewm.evaluation.environment import NoEnvironmentError
 from alewm.evaluation.find_pairs import pairs_in_data
 from alewm.evaluation.run import SHARED_AS
 from alewm.evaluation.settings import EVALUATIONS, Split
@@ -92,14 +94,15 @@ def save_pretrained(run: Path, out: Path, weights: WeightType = "float32") -> Pa
 
 
 def _save_missing_pairs(run: Path, out: Path) -> None:
-    """The pairs, where the data file is still where the run was trained; without it they cannot be known."""
+    """The pairs, where the data file is still where it was and an environment can be put into its states."""
     for learned in data_sets_of(read_description(latest_checkpoint(run))).values():
         path, fingerprint = learned.data.get("path"), learned.data.get("fingerprint")
         place = out / pairs_name(learned)
         if path is not None and fingerprint is not None and Path(path).is_file() and not place.is_file():
             held_out: tuple[Split, ...] = ("validation", "test")
-            pairs = {str(split): pairs_in_data(run, Path(path), learned, split) for split in held_out}
-            save_pairs(place, pairs, fingerprint)
+            with suppress(NoEnvironmentError):
+                pairs = {str(split): pairs_in_data(run, Path(path), learned, split) for split in held_out}
+                save_pairs(place, pairs, fingerprint)
 
 
 def check_new(folder: Path) -> None:

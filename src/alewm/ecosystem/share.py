@@ -7,10 +7,12 @@ import torch
 
 from alewm.ecosystem.pretrained import SharedRun, WeightType, check_new, save_pretrained
 from alewm.errors import InputError
+from alewm.evaluation.environment import task_of
 from alewm.evaluation.run import evaluate_run
 from alewm.evaluation.settings import EvaluationSettings
 from alewm.files import read_json, write_json, write_text
 from alewm.training.checkpoint import read_description
+from alewm.training.data_sets import data_set_of
 from alewm.training.run import latest_checkpoint
 
 
@@ -22,8 +24,10 @@ def share_run(run: Path, out: Path, *, weights: WeightType, device: torch.device
     check_new(out)
     if not (run / "result.json").is_file() or "training" not in read_json(run / "result.json"):
         raise InputError(f"{run} is no finished run: repeat its `alewm train` command to train it to its end.")
-    if len(read_description(latest_checkpoint(run)).config.data_sets) > 1:
+    description = read_description(latest_checkpoint(run))
+    if len(description.config.data_sets) > 1:
         raise InputError(f"{run} learned from several data sets; save it with PretrainedRun (docs/ecosystem.md).")
+    task_of(data_set_of(description))
     partial = out.with_name(f".{out.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)
     save_pretrained(run, partial, weights)

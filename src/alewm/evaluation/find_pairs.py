@@ -5,9 +5,9 @@ from pathlib import Path
 from alewm.data.pairs import EvaluationPair, draw_pairs, load_or_draw_pairs
 from alewm.data.splits import MIN_HELD_OUT_LENGTH, NUM_TEST, Splits
 from alewm.data.store import EpisodeStore
-from alewm.envs.registration import get_task
 from alewm.errors import InputError
 from alewm.evaluation.closed_loop import GoalPairs
+from alewm.evaluation.environment import state_columns_in, task_of
 from alewm.evaluation.own_data import open_own_data, own_data_path
 from alewm.evaluation.settings import EvaluationSettings, Split
 from alewm.evaluation.travelling_pairs import load_pairs, pairs_name
@@ -35,9 +35,11 @@ def pairs_in_data(run: Path, path: Path, learned: DataSet, split: Split, most_tr
 
     Of training episodes there are `most_training`, or as many as of test episodes.
     """
+    task = task_of(learned)
     with open_own_data(run, learned, path) as (store, splits):
+        names = state_columns_in(store, task)
         stored = _stored_pairs(store, splits, split, most_training)
-        return GoalPairs.gather(stored, store.column, get_task(learned.task).state_columns, store.actions)
+        return GoalPairs.gather(stored, store.column, names, store.actions)
 
 
 def _stored_pairs(

@@ -12,11 +12,12 @@ import torch
 from alewm.config import young_defaults
 from alewm.data.store import EpisodeStore
 from alewm.devices import simulation_device
-from alewm.envs.registration import Task, get_task
+from alewm.envs.registration import Task
 from alewm.errors import InputError
 from alewm.evaluation.agreement import Agreement, agreement_with_published
 from alewm.evaluation.animations import choose_episodes, film, write_gif
 from alewm.evaluation.closed_loop import GoalPairs
+from alewm.evaluation.environment import task_of
 from alewm.evaluation.find_pairs import find_pairs
 from alewm.evaluation.records import write_records
 from alewm.evaluation.settings import EvaluationSettings, check_same_settings, results_folder
@@ -78,7 +79,7 @@ def evaluate_run(
     model, description = load_world_model(checkpoint, device)
     settings = replace(settings, data_set=_chosen_set(run, description, settings.data_set, data_path))
     learned = data_set_of(description, settings.data_set)
-    task = get_task(learned.task)
+    task = task_of(learned)
     is_finished = "training" in _known(run / "result.json")
     is_shared = SHARED_AS in description.extras
     folder = out or results_folder(run, settings, description.step, is_finished=is_finished, is_shared=is_shared)

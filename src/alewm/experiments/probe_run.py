@@ -66,6 +66,8 @@ def measure(folder: Path, data: Path, device: torch.device, options: Mapping[str
             sides.append((trained.encode_rows(rows)[1], _visible_state(trained, rows)))
     (x, state), (test_x, test_state) = sides
     names = [name for name in state if min(state[name].std(), test_state[name].std()) > 1e-9]
+    if not names:
+        raise InputError(f"{data}: {', '.join(state)} never vary in the frames looked at, so there is nothing to read.")
     y, test_y = (
         torch.tensor(np.stack([each[name] for name in names], 1), dtype=torch.float32) for each in (state, test_state)
     )
@@ -90,4 +92,12 @@ def measure(folder: Path, data: Path, device: torch.device, options: Mapping[str
 def _visible_state(trained: Trained, rows: np.ndarray) -> dict[str, np.ndarray]:
     visible = trained.task.visible
     columns = {name: np.asarray(trained.store.column(name)[rows]) for name in {each.column for each in visible}}
+    for name, values in columns.items():
+        wrong = ~np.isfinite(values.reshape(len(rows), -1)).all(axis=1)
+        if wrong.any():
+            first = int(wrong.argmax())
+            raise InputError(
+                f"{trained.store.path}, column {name!r}, row {rows[first]}: {values[first].tolist()} is no state that "
+                f"could be read from a frame. Only files with finite states can be probed."
+            )
     return readings(visible, columns)

@@ -52,6 +52,7 @@ class PixelNormaliser(nn.Module):
         if height != width or factor * self.image_size != height or factor < 1:
             raise InputError(
                 f"The encoder reads square images of {self.image_size} pixels, or a whole multiple of that; got "
-                f"{height} x {width}."
+                f"{height} x {width}. Average uint8 images down as training does: "
+                f"alewm.data.resize.area_downsample(torch.as_tensor(image), {self.image_size})."
             )
         return x, factor

@@ -11,10 +11,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 
 from alewm.errors import InputError
+from alewm.model.world_model import WorldModel
 from alewm.planning.capacity_rule import parse_capacity_rule
 from alewm.planning.cem import CEMConfig
 from alewm.planning.inner_loop import InnerLoop, plan_group
@@ -115,6 +117,12 @@ class Planner:
             raise InputError(
                 f"The mean and the standard deviation of actions are two vectors of one length (the action's), got "
                 f"shapes {tuple(self.action_mean.shape)} and {tuple(self.action_std.shape)}."
+            )
+        if isinstance(model, WorldModel) and model.config.action_dim != self.block_dim:
+            raise InputError(
+                f"The model reads action blocks of {model.config.action_dim} numbers, but {self.config.frame_skip} "
+                f"actions of {len(self.action_mean)} are {self.block_dim}. Give the action statistics of the model's "
+                f"own data, and its frame_skip."
             )
 
     @property
@@ -230,13 +238,14 @@ class Planner:
                 yield capacity, rows[start : start + self.config.episodes_per_batch]
 
     def _images(self, images: Any, which: str) -> Tensor:
-        tensor = torch.as_tensor(images)
-        if tensor.dtype != torch.uint8 or tensor.ndim not in (3, 4) or tensor.shape[-1] != 3:
+        # A frame that was turned around by a slice, as BGR to RGB is, has strides that torch refuses.
+        pixels = images if isinstance(images, torch.Tensor) else np.array(images)
+        if pixels.dtype not in (torch.uint8, np.uint8) or pixels.ndim not in (3, 4) or pixels.shape[-1] != 3:
             raise InputError(
-                f"The {which} image must be uint8 [Y, X, 3] or a batch [B, Y, X, 3], got {tensor.dtype} "
-                f"{list(tensor.shape)}."
+                f"The {which} image must be uint8 [Y, X, 3] or a batch [B, Y, X, 3], got {pixels.dtype} "
+                f"{list(pixels.shape)}."
             )
-        return tensor
+        return torch.as_tensor(pixels)
 
 
 def _device_of(model: PlanningModel) -> torch.device:

@@ -177,15 +177,19 @@ class SameBatches:
 
 
 def _check_fits(store: EpisodeStore, config: RunConfig) -> None:
-    task = store.attributes.get("task")
+    task, block = store.attributes.get("task"), FRAME_SKIP * store.action_dim
+    other_actions = f" model.action_dim={block}" if block != config.model.action_dim else ""
     if task is not None and task != config.task:
-        raise InputError(f"{store.path} holds episodes of {task!r}, but the configuration is for {config.task!r}.")
-    expected = config.model.action_dim / FRAME_SKIP
-    if store.action_dim != expected:
+        raise InputError(
+            f"{store.path} holds episodes of {task!r}, but the configuration is for {config.task!r}. Choose a preset "
+            f"of {task!r}; a task of your own has none, there take this one with --set task={task}{other_actions}"
+        )
+    if other_actions:
+        expected = config.model.action_dim / FRAME_SKIP
         raise InputError(
             f"{store.path}, column 'action': {store.action_dim} numbers per action, but the configuration for "
             f"{config.task!r} expects {expected:g} (blocks of {config.model.action_dim} for {FRAME_SKIP} steps). "
-            f"Choose the preset of the file's task."
+            f"Choose the preset of the file's task, or take this one with --set{other_actions}"
         )
     size, (height, width, _) = config.model.encoder.image_size, store.frame_shape
     if min(height, width) < size:

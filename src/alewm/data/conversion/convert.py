@@ -1,5 +1,6 @@
 """Recordings of any of the known formats, converted into one file."""
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -54,6 +55,8 @@ def convert(
     wanted = known if num_episodes is None else num_episodes
     if not 1 <= wanted <= known:
         raise InputError(f"{source.folder} has {known} episodes; --episodes is from 1 to that, got {wanted}.")
+    if fps is not None and not 0 < fps < math.inf:
+        raise InputError(f"--fps is a positive number of rows per second, got {fps:g}.")
     rate = fps or source.fps
     attributes: dict[str, Any] = {"source": source.identity(), "image_size": source.size.image_size}
     attributes |= {"task": task} if task is not None else {}

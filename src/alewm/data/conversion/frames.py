@@ -77,9 +77,15 @@ def read_images(folder: Path, size: FrameSize) -> np.ndarray:
 
 
 def decode_image(content: bytes, place: str) -> np.ndarray:
-    """An image file's pixels, uint8 [Y, X, 3]; transparency is dropped, grey becomes three equal channels."""
+    """An image file's pixels, uint8 [Y, X, 3]; transparency is dropped, 8-bit grey becomes three equal channels."""
     try:
         with Image.open(io.BytesIO(content)) as image:
+            if image.mode.startswith(("I", "F")):
+                # Pillow would cut every value at 255: a depth image would become white.
+                raise InputError(
+                    f"{place}: one channel of more than 8 bits (Pillow's mode {image.mode!r}), as depth images have. "
+                    f"Scale it to 8 bits per channel first, all images alike."
+                )
             return np.array(image.convert("RGB"))
     except (UnidentifiedImageError, OSError, SyntaxError) as error:
         # Pillow names the memory that it was given, which tells a person nothing.

@@ -74,16 +74,27 @@ class LeRobotEpisodes:
                 f"{path}: version {info['codebase_version']!r}; 2.x and 3.x can be read. Convert the data set with "
                 f"LeRobot's own tool first."
             )
+        if not isinstance(info["fps"], (int, float)) or not info["fps"] > 0:
+            raise InputError(f"{path}: 'fps' is {info['fps']!r}; a positive number of rows per second was expected.")
+        features = info["features"].values() if isinstance(info["features"], dict) else [None]
+        if not all(isinstance(feature, dict) and "dtype" in feature for feature in features):
+            raise InputError(f"{path}: 'features' must name the dtype of every feature. Download the data set again.")
         return dict(info)
 
     @cached_property
-    def key(self) -> str:
-        """The camera that is looked through."""
+    def cameras(self) -> list[str]:
+        """The keys of all cameras, of which there is at least one."""
         cameras = [key for key, feature in self.info["features"].items() if feature["dtype"] in ("video", "image")]
         if not cameras:
             raise InputError(
                 f"{self.folder / INFO}: no feature is a video or an image; there are no frames to learn from."
             )
+        return cameras
+
+    @cached_property
+    def key(self) -> str:
+        """The camera that is looked through."""
+        cameras = self.cameras
         if self.camera is None and len(cameras) > 1:
             raise InputError(f"{self.folder} has several cameras; choose one with --camera: {', '.join(cameras)}.")
         if self.camera is not None and self.camera not in cameras:
@@ -96,7 +107,8 @@ class LeRobotEpisodes:
         is_third = str(self.info["codebase_version"]).startswith("v3")
         found = self._episodes_v3() if is_third else self._episodes_v2()
         if not found:
-            raise InputError(f"{self.folder} holds no episode.")
+            where = "meta/episodes/*/*.parquet" if is_third else "meta/episodes.jsonl"
+            raise InputError(f"{self.folder} holds no episode: {where} names none. Download the data set again.")
         return sorted(found, key=lambda episode: episode.index)
 
     @property

@@ -37,13 +37,14 @@ def _read_csv(path: Path) -> Columns:
     except UnicodeDecodeError as error:
         raise InputError(f"{path} is not text ({error}). Save it as CSV in UTF-8.") from None
     names = [name.strip() for name in header]
-    if not rows or len(set(names)) != len(names):
+    named = {i: name for i, name in enumerate(names) if name}  # others are counters that table programs put first
+    if not rows or len(set(named.values())) != len(named):
         raise InputError(f"{path}: a header with distinct names and rows below it were expected, found {header}.")
     rows = [row for row in rows if row]  # a last line without anything is no row
     for i, row in enumerate(rows):
         if len(row) != len(names):
             raise InputError(f"{place(path, i)}: {len(row)} values under {len(names)} names. Complete the line.")
-    return {name: np.array([row[i].strip() for row in rows]) for i, name in enumerate(names)}
+    return {name: np.array([row[i].strip() for row in rows]) for i, name in named.items()}
 
 
 def parquet_columns(path: Path, episode: int | None = None) -> Columns:

@@ -10,14 +10,16 @@ import torch
 
 from alewm.data.normalize import ActionStatistics
 from alewm.data.pairs import load_or_draw_pairs
+from alewm.data.resize import area_downsample
 from alewm.data.splits import Splits
 from alewm.data.store import EpisodeStore
 from alewm.data.windows import WindowShape
-from alewm.envs.registration import Task, get_task
+from alewm.envs.registration import Task
 from alewm.evaluation.closed_loop import GoalPairs
+from alewm.evaluation.environment import task_of
 from alewm.evaluation.own_data import open_own_data
 from alewm.model.world_model import WorldModel
-from alewm.shapes import Float, Int, Tensor
+from alewm.shapes import Float, Int, Tensor, UInt8
 from alewm.training.checkpoint import load_world_model
 from alewm.training.data_sets import data_set_of
 from alewm.training.run import latest_checkpoint
@@ -58,19 +60,26 @@ class Trained:
         """The newest checkpoint of the run in `folder`, with the file it learned from open at `data`."""
         model, description = load_world_model(latest_checkpoint(folder), device)
         learned = data_set_of(description)
+        task = task_of(learned)
         with open_own_data(folder, learned, data) as (store, splits):
-            yield cls(model, get_task(learned.task), store, splits, learned.statistics, device)
+            yield cls(model, task, store, splits, learned.statistics, device)
 
     @torch.no_grad()
     def encode_rows(self, rows: Int[np.ndarray, " n"]) -> tuple[Float[Tensor, "n W"], Float[Tensor, "n D"]]:
         """Features and latents of stored frames, on the CPU."""
         features, latents = [], []
         for part in np.array_split(rows, -(-len(rows) // FRAMES_AT_ONCE)):
-            pixels = torch.as_tensor(self.store.frames(part))[:, None].to(self.device)
-            encoding = self.model.encode(pixels)
+            pixels = self._readable(torch.as_tensor(self.store.frames(part)))
+            encoding = self.model.encode(pixels[:, None].to(self.device))
             features.append(encoding.features[:, 0].float().cpu())
             latents.append(encoding.latents[:, 0].float().cpu())
         return torch.cat(features), torch.cat(latents)
+
+    def _readable(self, frames: UInt8[Tensor, "n Y X 3"]) -> UInt8[Tensor, "n y x 3"]:
+        """`frames`, averaged down as in training unless the encoder does it, as it does by a whole factor."""
+        size = self.model.config.encoder.image_size
+        height, width = frames.shape[1:3]
+        return frames if height == width and height % size == 0 else area_downsample(frames, size)
 
     def windows(self, part: str, most: int) -> EncodedWindows:
         """At most `most` windows of the episodes of `part`, drawn without repetition."""

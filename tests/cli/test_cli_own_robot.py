@@ -1,0 +1,71 @@
+"""A robot of one's own: trained on, planned with and saved as pages and messages say, without a simulator."""
+
+import re
+import shlex
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import run_alewm
+
+from alewm.data.store import StoreWriter
+from alewm.ecosystem.hub import PretrainedRun
+from alewm.planning.cem import CEMConfig
+from alewm.planning.planner import PlanningConfig
+
+PAGE = (Path(__file__).parents[2] / "docs" / "data.md").read_text()
+FEW = ("--steps", 2, "--batch-size", 4, "--device", "cpu", "--threads", 1)
+SEARCH = PlanningConfig(cem=CEMConfig(8, 1, 2))
+
+
+def record_robot(path, num_actions=7, size=28, num_episodes=4, **attributes):
+    path.parent.mkdir(exist_ok=True)
+    rng = np.random.default_rng(0)
+    with StoreWriter(path, attributes=attributes) as writer:
+        for _ in range(num_episodes):
+            pixels = rng.integers(0, 256, (30, size, size, 3), dtype=np.uint8)
+            writer.append({"pixels": pixels, "action": rng.normal(size=(30, num_actions)).astype(np.float32)})
+    return path
+
+
+@pytest.fixture(scope="module")
+def robot(tmp_path_factory):
+    """The folder in which the command of the page was given."""
+    folder = tmp_path_factory.mktemp("robot")
+    record_robot(folder / "data/my-robot.h5", task="my-robot")
+    (command,) = re.findall(r"^alewm (train .*my-robot.*)$", PAGE, flags=re.MULTILINE)
+    run_alewm(folder, *shlex.split(command), *FEW)
+    return folder
+
+
+def test_a_file_of_another_robot_is_learned_from_by_doing_what_the_refusal_says(refused, alewm_here, tmp_path):
+    for name, attributes in (("named", {"task": "my-robot"}), ("nameless", {})):
+        record_robot(tmp_path / f"{name}.h5", **attributes)
+        train = ("train", "two-room-tiny", "--data", f"{name}.h5", "--out", name, *FEW)
+        advice = re.search(r"--set .*$", refused(*train), flags=re.MULTILINE)
+        assert advice, "the refusal ends with what to add"
+        assert alewm_here(*train, *shlex.split(advice[0])).splitlines()[-1] == name
+
+
+def test_the_model_is_planned_with_and_saved_without_an_environment(robot, tmp_path):
+    PretrainedRun(robot / "runs/my-robot").save_pretrained(tmp_path / "saved")
+    images = np.zeros((2, 28, 28, 3), np.uint8)
+    plans = [PretrainedRun(run).planner(SEARCH)(*images) for run in (robot / "runs/my-robot", tmp_path / "saved")]
+    assert plans[0].shape == (25, 7)
+    assert (plans[0] == plans[1]).all()
+    assert not list((tmp_path / "saved").glob("pairs*"))
+
+
+@pytest.mark.parametrize("verb", [("evaluate",), ("probe",), ("share", "--out", "shared")])
+def test_what_needs_an_environment_says_so(robot, refused, tmp_path, verb):
+    said = refused(*verb, robot / "runs/my-robot")
+    assert "There is no environment for the task 'my-robot'; there are cube, push-t, reacher, two-room." in said
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_file_without_the_states_of_its_task_says_which_columns_it_lacks(alewm_here, refused, tmp_path):
+    record_robot(tmp_path / "frames.h5", num_actions=2)
+    alewm_here("train", "two-room-tiny", "--data", "frames.h5", "--out", "run", *FEW)
+    assert "frames.h5 lacks the columns proprio, from which the environment of 'two-room'" in refused("evaluate", "run")
+    PretrainedRun(tmp_path / "run").save_pretrained(tmp_path / "saved")
+    assert not list((tmp_path / "saved").glob("pairs*"))
