@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from alewm.envs.registration import get_task, task_names
+from alewm.envs.registration import OUR_TASKS, get_task
 
 FEWEST_STEPS = 25
 """Environment steps of an episode that can be held out: a start and a goal 25 steps later."""
@@ -16,7 +16,7 @@ EVALUATE = ("--candidates", 4, "--iterations", 1, "--horizon", 1, "--budget", 5,
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", task_names())
+@pytest.mark.parametrize("name", OUR_TASKS)
 def test_a_task_is_collected_trained_planned_in_evaluated_and_reported(name, alewm, alewm_here, tmp_path):
     task, data = get_task(name), f"{name}.h5"
     thin = ("--draw-every", 5) if name == "cube" else ()  # a frame takes a third of a second

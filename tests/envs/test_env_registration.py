@@ -4,8 +4,9 @@ import sys
 import gymnasium
 import pytest
 
-from alewm.envs.registration import get_task, register_envs, task_names
+from alewm.envs.registration import OUR_TASKS, Task, get_task, register_envs
 from alewm.errors import InputError
+from alewm.reports.environment_pages import page, picture
 
 
 def test_an_unknown_task_proposes_the_nearest():
@@ -38,11 +39,22 @@ def test_an_unknown_behaviour_proposes_the_nearest():
         get_task("reacher").episode_source(behaviour="uniform")
 
 
-@pytest.mark.parametrize("name", task_names())
+@pytest.mark.parametrize("name", OUR_TASKS)
 def test_every_behaviour_can_be_loaded(name):
     task = get_task(name)
     for behaviour in task.behaviours:
         assert callable(task.collect_with(behaviour))
+
+
+def test_a_task_that_neither_records_nor_speaks_gymnasium_says_so():
+    task = Task("mine", vector_env_home="alewm.envs.two_room.env:TwoRoomVectorEnv", action_dim=2, image_size=224)
+    assert task.make_vector_env(2).num_envs == 2
+    with pytest.raises(InputError, match="'mine' comes without anything that records data"):
+        task.episode_source()
+    with pytest.raises(InputError, match="'mine' has no Gymnasium environment"):
+        page(task)
+    with pytest.raises(InputError, match="'mine' has no Gymnasium environment"):
+        picture(task)
 
 
 def test_the_registered_environment_is_cut_after_a_hundred_steps():

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from alewm.envs.registration import get_task, task_names
+from alewm.envs.registration import OUR_TASKS, get_task
 from alewm.envs.visible import Visible, all_of, readings
 
 
@@ -34,7 +34,7 @@ def test_readings_have_the_names_of_their_columns():
     assert Visible("qpos", 1, alike_per_turn=1).names == ("cos qpos[1]", "sin qpos[1]")
 
 
-@pytest.mark.parametrize("name", task_names())
+@pytest.mark.parametrize("name", OUR_TASKS)
 def test_recorded_episodes_have_what_their_task_calls_visible(name):
     task = get_task(name)
     (episode,) = task.collect_episodes(0, [0], max_steps=60, draw_every=0)

@@ -2,12 +2,13 @@
 
 A `Task` is what collection and evaluation need to know of an environment. Adding one here adds its contract tests
 (`tests/envs/test_env_contract.py`), its Gymnasium id and its name on the command line. Simulators are imported when a
-task is used, not when its name is listed: their packages are optional.
+task is used, not when its name is listed: their packages are optional. Other packages enter theirs
+(`alewm.envs.entered`); a name of ours stays ours.
 """
 
 import importlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol, cast, runtime_checkable
 
@@ -16,6 +17,7 @@ import numpy as np
 import torch
 
 from alewm.envs.contract import GoalEnv, VectorGoalEnv
+from alewm.envs.entered import entered_tasks
 from alewm.envs.resampling import checked_image_size
 from alewm.envs.statistics import TaskStatistics
 from alewm.envs.visible import Visible, all_of
@@ -50,22 +52,23 @@ class Task:
 
     name: str
     """What the task is called on the command line and in configs."""
-    env_id: str
-    """Its Gymnasium id."""
-    env_home: str
-    """`module:class` of the Gymnasium environment; its docstring is the task's page."""
     vector_env_home: str
-    """`module:class` of the batched form."""
-    behaviours: Mapping[str, str]
-    """What its data can be collected with, the default first: names to `module:function` of a `CollectEpisodes`."""
+    """`module:class` of its environment, a `VectorGoalEnv`."""
     action_dim: int
     """Numbers per action."""
     image_size: int
     """Pixels per side of the images it draws natively."""
-    max_episode_steps: int
+    behaviours: Mapping[str, str] = field(default_factory=dict)
+    """What its data can be collected with, the default first: names to `module:function` of a `CollectEpisodes`. None
+    where data come from elsewhere."""
+    max_episode_steps: int = 200
     """Environment steps after which a collected episode is cut."""
-    visible: tuple[Visible, ...]
+    visible: tuple[Visible, ...] = ()
     """What one frame shows of its true state."""
+    env_id: str | None = None
+    """Its Gymnasium id, if it has one."""
+    env_home: str | None = None
+    """`module:class` of the Gymnasium environment, whose docstring is the task's page."""
     statistics_home: str | None = None
     """`module:class` of the `TaskStatistics` that says what its data are like."""
     data_note: str = ""
@@ -79,6 +82,8 @@ class Task:
     @property
     def env_class(self) -> type[GoalEnv]:
         """The Gymnasium environment."""
+        if self.env_home is None:
+            raise InputError(f"The task {self.name!r} has no Gymnasium environment.")
         return cast("type[GoalEnv]", self._load(self.env_home))
 
     @property
@@ -89,6 +94,8 @@ class Task:
     @property
     def default_behaviour(self) -> str:
         """The name of the behaviour that collects unless another is asked for."""
+        if not self.behaviours:
+            raise InputError(f"The task {self.name!r} comes without anything that records data: see docs/data.md.")
         return next(iter(self.behaviours))
 
     @property
@@ -216,22 +223,40 @@ _TASKS = {
 }
 
 
+OUR_TASKS = tuple(sorted(_TASKS))
+"""The names of the tasks that come with this package."""
+
+
 def task_names() -> tuple[str, ...]:
-    """The names of all tasks, sorted."""
-    return tuple(sorted(_TASKS))
+    """The names of all tasks, also of other packages, sorted."""
+    return tuple(sorted({*_TASKS, *entered_tasks()}))
 
 
 def get_task(name: str) -> Task:
     """The task called `name`; an unknown name is refused, proposing the nearest."""
-    if name not in _TASKS:
-        raise unknown_name("task", name, _TASKS)
-    return _TASKS[name]
+    if name in _TASKS:
+        return _TASKS[name]
+    if name in entered_tasks():
+        return _load_entered(name)
+    raise unknown_name("task", name, task_names())
+
+
+def _load_entered(name: str) -> Task:
+    entry = entered_tasks()[name]
+    origin = f"entered as {entry.value!r} by {entry.dist.name if entry.dist else 'an unnamed package'}"
+    try:
+        task = entry.load()
+    except (ImportError, AttributeError) as error:
+        raise InputError(f"The task {name!r}, {origin}, cannot be loaded: {error}") from error
+    if not isinstance(task, Task) or task.name != name:
+        raise InputError(f"The task {name!r}, {origin}, must be a Task of that name, found {task!r}.")
+    return task
 
 
 def register_envs() -> None:
-    """Make every task available to `gymnasium.make`; repeating it changes nothing."""
+    """Make every task of ours available to `gymnasium.make`; repeating it changes nothing."""
     for task in _TASKS.values():
-        if task.env_id not in gymnasium.registry:
+        if task.env_id is not None and task.env_id not in gymnasium.registry:
             # By name rather than by class: the specification can be printed and saved, and nothing is imported yet.
             gymnasium.register(task.env_id, entry_point=task.env_home, max_episode_steps=task.max_episode_steps)
 

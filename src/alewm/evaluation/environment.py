@@ -17,7 +17,7 @@ def task_of(learned: DataSet) -> Task:
     if learned.task not in task_names():
         raise NoEnvironmentError(
             f"There is no environment for the task {learned.task!r}; there are {', '.join(task_names())}. Success is "
-            f"measured in an environment, on recorded states: add yours (CONTRIBUTING.md). {_WITHOUT}"
+            f"measured in an environment, on recorded states: enter yours (docs/own-task.md). {_WITHOUT}"
         )
     return get_task(learned.task)
 

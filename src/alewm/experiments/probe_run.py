@@ -91,6 +91,8 @@ def measure(folder: Path, data: Path, device: torch.device, options: Mapping[str
 
 def _visible_state(trained: Trained, rows: np.ndarray) -> dict[str, np.ndarray]:
     visible = trained.task.visible
+    if not visible:
+        raise InputError(f"The task {trained.task.name!r} does not say what a frame shows of its state (Task.visible).")
     columns = {name: np.asarray(trained.store.column(name)[rows]) for name in {each.column for each in visible}}
     for name, values in columns.items():
         wrong = ~np.isfinite(values.reshape(len(rows), -1)).all(axis=1)

@@ -11,7 +11,8 @@ from pathlib import Path
 import gymnasium
 import numpy as np
 
-from alewm.envs.registration import Task, get_task, task_names
+from alewm.envs.registration import OUR_TASKS, Task, get_task
+from alewm.errors import InputError
 from alewm.experiments.data_statistics import in_words
 from alewm.experiments.presets import CAPACITIES
 
@@ -63,6 +64,8 @@ def page(task: Task) -> str:
 
 def picture(task: Task) -> np.ndarray:
     """Starts above goals, uint8 [Y, X, 3], white between them."""
+    if task.env_id is None:
+        raise InputError(f"The task {task.name!r} has no Gymnasium environment, so there is no episode to show.")
     env = gymnasium.make(task.env_id, disable_env_checker=True)
     columns = []
     for seed in PICTURE_SEEDS:
@@ -99,5 +102,5 @@ def _published(task: Task) -> list[str]:
 
 
 if __name__ == "__main__":
-    for made in write_pages(Path("docs"), tuple(sys.argv[1:]) or task_names()):
+    for made in write_pages(Path("docs"), tuple(sys.argv[1:]) or OUR_TASKS):
         print(made)
