@@ -19,6 +19,9 @@ $(READY): pyproject.toml constraints.txt
 		{ echo "alewm needs Python 3.11 or newer: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,push-t,mujoco]'
+	@# Of dm_control and ogbench what the extra cannot bring on Python 3.13 (docs/install.md).
+	$(BIN)/python -c 'import dm_control, ogbench' 2> /dev/null || \
+		$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --no-deps dm_control ogbench
 	$(BIN)/python -m alewm.envs.rendering --install
 	touch $(READY)
 

@@ -89,6 +89,6 @@ def test_every_file_is_written_for_every_version_that_is_named(minor):
 def test_pinned_versions_cover_what_the_tests_need():
     pinned = {line.split("==")[0].lower().replace("_", "-") for line in (ROOT / "constraints.txt").read_text().split()}
     extras = PROJECT["optional-dependencies"]
-    for requirement in [*PROJECT["dependencies"], *extras["dev"], *extras["push-t"]]:
+    for requirement in [*PROJECT["dependencies"], *extras["dev"], *extras["push-t"], *extras["mujoco"]]:
         name = requirement.split(">")[0].split("<")[0].split(";")[0].strip().lower().replace("_", "-")
         assert name in pinned, f"{name} is not pinned in constraints.txt"

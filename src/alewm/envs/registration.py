@@ -7,6 +7,7 @@ task is used, not when its name is listed: their packages are optional. Other pa
 """
 
 import importlib
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -22,6 +23,9 @@ from alewm.envs.resampling import checked_image_size
 from alewm.envs.statistics import TaskStatistics
 from alewm.envs.visible import Visible, all_of
 from alewm.errors import InputError, unknown_name
+
+_APART = ("dm_control", "ogbench")
+"""What the extra `mujoco` does not bring on Python 3.13 (docs/install.md)."""
 
 
 @runtime_checkable
@@ -140,9 +144,12 @@ class Task:
             missing = (error.name or "").partition(".")[0]
             if self.extra is None or missing == "alewm":
                 raise
+            install = f"pip install 'alewm[{self.extra}]'"
+            if missing in _APART and sys.version_info >= (3, 13):
+                install += f" && pip install --no-deps {' '.join(_APART)}"
             raise InputError(
                 f"The task {self.name!r} needs the package {missing!r}, which is not installed. "
-                f"Install the extra: pip install 'alewm[{self.extra}]'"
+                f"Install the extra: {install}"
             ) from error
 
 
