@@ -1,5 +1,6 @@
 import errno
 import json
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -97,16 +98,16 @@ def test_a_damaged_sidecar_is_refused(tmp_path: Path, text: str, message: str) -
 
 
 def test_a_folder_that_cannot_be_written_is_left_by_a_link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    locked, write = tmp_path / "locked", Path.write_text
+    locked, open_draft = tmp_path / "locked", tempfile.mkstemp
     locked.mkdir()
     data = write_tape(locked / "a.h5", [30] * 5)
 
-    def write_unless_locked(path: Path, *arguments: str, **options: str) -> int:
-        if path.parent == locked:  # a mode of the folder would not keep a superuser from writing
-            raise PermissionError(errno.EACCES, "Permission denied", str(path))
-        return write(path, *arguments, **options)
+    def open_unless_locked(*, dir: Path, prefix: str) -> tuple[int, str]:
+        if dir == locked:  # a mode of the folder would not keep a superuser from writing
+            raise PermissionError(errno.EACCES, "Permission denied", prefix)
+        return open_draft(dir=dir, prefix=prefix)
 
-    monkeypatch.setattr(Path, "write_text", write_unless_locked)
+    monkeypatch.setattr(tempfile, "mkstemp", open_unless_locked)
     with EpisodeStore.open(data) as store:
         with pytest.raises(InputError, match=r"locked/a\.h5 cannot be written.*Make a link"):
             load_or_make_splits(store)
