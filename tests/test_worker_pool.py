@@ -37,8 +37,6 @@ except KeyboardInterrupt:
     print("interrupted")
 """
 
-on_unix = pytest.mark.skipif(sys.platform == "win32", reason="Windows has neither signal masks nor a server to fork")
-
 
 @pytest.fixture
 def interrupts_raise():
@@ -81,7 +79,6 @@ def test_other_threads_start_processes_too():
     assert started == [True]
 
 
-@on_unix
 def test_a_process_that_is_starting_does_not_hear_interrupts():
     asks = "import signal; print(signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, []))"
     with starting_workers():
@@ -90,7 +87,6 @@ def test_a_process_that_is_starting_does_not_hear_interrupts():
     assert [each.communicate()[0].strip() for each in (during, after)] == ["True", "False"]
 
 
-@on_unix
 def test_an_interrupt_while_a_process_is_being_started_leaves_none_behind_to_complain():
     process = subprocess.Popen(
         [sys.executable, "-c", INTERRUPTED_IN_A_START],
@@ -104,7 +100,6 @@ def test_an_interrupt_while_a_process_is_being_started_leaves_none_behind_to_com
     assert (said, complained, process.returncode) == ("interrupted\n", "", 0)
 
 
-@on_unix
 def test_an_error_in_its_block_ends_the_processes_amid_their_tasks():
     processes, tasks = [], []
 

@@ -29,7 +29,6 @@ def test_a_complete_file_is_left_alone_and_another_seed_is_refused(refused, alew
     assert data.stat().st_mtime_ns == before
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="process groups are interrupted otherwise there")
 @pytest.mark.parametrize("seconds", [0.05, 0.4, 1.0])
 def test_an_interrupt_while_processes_are_starting_is_one_line(tmp_path, seconds):
     """A terminal interrupts all processes at once, also the one that is busy importing for the others."""

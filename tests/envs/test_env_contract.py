@@ -11,8 +11,9 @@ import torch
 from gymnasium.utils.env_checker import check_env
 
 from alewm.envs.contract import GoalEnv, VectorGoalEnv
-from alewm.envs.registration import OUR_TASKS, Task, get_task
+from alewm.envs.registration import OUR_TASKS, get_task
 from alewm.envs.simulated import SimulatedVectorEnv
+from alewm.envs.task import Task
 from alewm.errors import InputError
 
 TASKS = [get_task(name) for name in OUR_TASKS]

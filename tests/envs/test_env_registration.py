@@ -4,7 +4,8 @@ import sys
 import gymnasium
 import pytest
 
-from alewm.envs.registration import OUR_TASKS, Task, get_task, register_envs
+from alewm.envs.registration import OUR_TASKS, get_task, register_envs
+from alewm.envs.task import Task
 from alewm.errors import InputError
 from alewm.reports.environment_pages import page, picture
 

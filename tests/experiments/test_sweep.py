@@ -127,7 +127,6 @@ def test_what_is_followed_takes_its_follower_along():
     parent.stdout.close()
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="a parent that died stays the parent there")
 def test_who_died_before_its_follower_began_takes_it_along_too():
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()

@@ -2,10 +2,9 @@
 
 import json
 import re
-import shutil
-from pathlib import Path
 
 import pytest
+from copied_results import RESULTS, ROOT, change, page_of, publisher
 
 from alewm.errors import InputError
 from alewm.evaluation.statistics import Proportion
@@ -14,17 +13,6 @@ from alewm.reports.published import read_published
 from alewm.reports.result_figures import TITLE_WIDTH
 from alewm.reports.results_page import results_page, write_results_page
 from alewm.runs.portable import portable
-
-ROOT = Path(__file__).parents[2]
-RESULTS = ROOT / "results"
-EXAMPLE = RESULTS / "two-room-short" / "alewm-192-3073"
-OF_EXAMPLE = {
-    "success_rate": 0.985,
-    "interval": [0.957, 0.995],
-    "success_rate_nontrivial": 0.9838,
-    "interval_nontrivial": [0.953, 0.994],
-}
-"""What copies of it say instead, so that tests do not depend on how well some model plans."""
 
 
 def evaluations():
@@ -40,6 +28,11 @@ def test_the_committed_page_and_its_figures_are_those_of_the_records():
     }
     committed = {path.name: path.read_text().splitlines()[-1] for path in (ROOT / "docs/images/results").iterdir()}
     assert committed == names, outdated
+
+
+@pytest.fixture
+def published(tmp_path):
+    return publisher(tmp_path)
 
 
 def test_figures_are_drawn_beside_the_page_and_old_ones_removed(published, tmp_path):
@@ -79,46 +72,6 @@ def test_nothing_published_is_large_or_names_a_machine_s_folders():
         assert path.stat().st_size < 200_000, path
         if path.suffix == ".json":
             assert portable(json.loads(path.read_text())) == json.loads(path.read_text()), path
-
-
-@pytest.fixture
-def published(tmp_path):
-    """A function that publishes a copy of the example with other values in some files."""
-    (tmp_path / "results").mkdir()
-    shutil.copyfile(RESULTS / "paper.json", tmp_path / "results" / "paper.json")
-
-    def publish(name, *, config=(), evaluation="", **result):
-        place = tmp_path / "results" / "here" / name
-        if not place.exists():
-            shutil.copytree(EXAMPLE, place, ignore=shutil.ignore_patterns("evaluations"))
-            _change(place / "result.json", OF_EXAMPLE)
-            provenance = json.loads((place / "provenance.json").read_text())
-            del provenance["data"]["made_with"]  # as if the file had come from elsewhere
-            (place / "provenance.json").write_text(json.dumps(provenance))
-        _change(place / "config.json", dict(config))
-        if evaluation:
-            (place / "evaluations" / evaluation).mkdir(parents=True)
-            shutil.copyfile(place / "result.json", place / "evaluations" / evaluation / "result.json")
-            place = place / "evaluations" / evaluation
-        _change(place / "result.json", result)
-        return tmp_path / "results"
-
-    return publish
-
-
-def _change(path: Path, changes: dict) -> None:
-    content = json.loads(path.read_text())
-    for name, value in changes.items():
-        *outer, last = name.split(".")
-        place = content
-        for part in outer:
-            place = place[part]
-        place[last] = value
-    path.write_text(json.dumps(content))
-
-
-def page_of(results: Path) -> str:
-    return results_page(results, results.parent / "docs" / "results.md")[0]
 
 
 def test_seeds_of_one_configuration_become_a_mean_and_its_standard_error(published):
@@ -185,7 +138,7 @@ def test_data_that_published_numbers_are_not_about_are_named_in_every_caption(pu
     text, figures = results_page(results, tmp_path / "results.md")
     note = "Data of our own expert, not the published demonstrations: not comparable with published figures."
     assert note not in text, "a file that `alewm collect` did not make may be the published one"
-    _change(results / "here/ours/provenance.json", {"data.made_with": "alewm collect push-t --out push-t.h5"})
+    change(results / "here/ours/provenance.json", {"data.made_with": "alewm collect push-t --out push-t.h5"})
     text, figures = results_page(results, tmp_path / "results.md")
     assert len(figures) == 3
     assert text.count(note) == 4 + 2 * len(figures)  # four tables; a figure's caption is also its alternative text
@@ -230,30 +183,6 @@ def test_imposed_and_chosen_capacities_are_compared_on_the_same_seeds(published)
     assert sweep.data[0][1][-1] == [8.0, 0.0, 98.5, 95.7, 99.5]
 
 
-def measure(results: Path, run: str, content: dict) -> None:
-    place = results / "here" / run / "measurements"
-    place.mkdir(parents=True)
-    (place / "probes.json").write_text(json.dumps(content))
-
-
-def factors(x: float, y: float) -> dict:
-    return {"mean": (x + y) / 2, "factors": {"proprio[0]": x, "proprio[1]": y}}
-
-
-def test_what_prefixes_say_of_the_state_is_the_mean_over_the_seeds_that_were_probed(published):
-    command = "alewm experiment probes --scale short"
-    for seed, r2 in ((3072, 0.5), (3073, 0.7)):
-        results = published(f"run-{seed}", config={"training.seed": seed})
-        probed = {"linear": {"8": factors(r2, r2), "192": factors(0.8, 1.0)}, "network": {"8": factors(0.5, r2 - 0.6)}}
-        measure(results, f"run-{seed}", {"measured": probed, "made_with": {"command": command}})
-    published("not-probed", config={"training.seed": 3074})
-    text = page_of(results)
-    linear = "| linear | 0.600 ± 0.100 | 0.900 ± 0.000 | proprio[0]: 0.800 |"
-    assert f"| ALeWM | 192 | 0.3 | 3 | 3 | 3072, 3073 {linear}" in text
-    assert "| network | 0.250 ± 0.050 | – | proprio[1]: 0.000 |" in text
-    assert text.count(f"{command}\n") == 1
-
-
 def test_a_page_without_the_paper_s_table_has_no_column_for_it(published):
     results = published("run")
     with_it = page_of(results)
@@ -271,103 +200,6 @@ def test_data_are_recorded_to_where_training_looks_for_them():
         )
         if recorded and trained:
             assert re.search(r"--out (\S+)", recorded)[1] == re.search(r"--data (\S+)", trained)[1]
-
-
-def test_probes_of_more_and_of_less_are_compared_on_what_both_read(published):
-    for seed, more in ((3072, {}), (3073, {"proprio[1]": 0.1, "qvel[0]": 0.9})):
-        results = published(f"run-{seed}", config={"training.seed": seed})
-        read = {"8": {"factors": {"proprio[0]": 0.7, **more}}}
-        measure(results, f"run-{seed}", {"measured": {"linear": read, "network": read}, "made_with": {"command": "x"}})
-    text = page_of(results)
-    assert "| linear | 0.700 ± 0.000 | proprio[0]: 0.700 |" in text
-    assert "qvel" not in text
-    for seed, name in ((3072, "proprio[0]"), (3073, "proprio[1]")):
-        read = {"8": {"factors": {name: 0.7}}}
-        path = results / f"here/run-{seed}/measurements/probes.json"
-        path.write_text(json.dumps({"measured": {"linear": read, "network": read}}))
-    assert "| 3072, 3073 | linear | – | – |" in page_of(results), "nothing in common"
-
-
-def test_what_training_ended_with_is_in_a_table(published):
-    ended = {"training.validation/prediction": 0.01, "training.validation/q_entropy": 1.5}
-    for seed, share in ((3072, 0.5), (3073, 0.7)):
-        most = {
-            "training.validation/q/8": 0.3,
-            "training.validation/q/64": share,
-            "training.latent/effective_rank": seed,
-        }
-        results = published(f"run-{seed}", config={"training.seed": seed}, **ended, **most)
-        rows = [{"coordinate": 1, "masked_variance": 1.0, "prior_survival": 0.75}]
-        rows += [{"coordinate": 2, "masked_variance": 0.5, "prior_survival": 0.5}]
-        (results / f"here/run-{seed}/latent.csv").write_text(csv_text(rows))
-    ended = "– | 0.013 ± 0.000 | 1.50 ± 0.00 | 64: 0.50 to 0.70 | 3072.5 ± 0.5 | 0.125 ± 0.000 |"
-    assert f"| ALeWM | 192 | 0.3 | 3 | 3 | 3072, 3073 | {ended}" in page_of(results)
-    published("run-3073", **{"training.validation/q/8": 0.9})
-    assert "| 64: 0.50; 8: 0.90 |" in page_of(results)
-    for seed in (3072, 3073):
-        (results / f"here/run-{seed}/latent.csv").unlink()
-    assert "What training ended with" not in page_of(results)
-
-
-@pytest.mark.parametrize(
-    ("config", "q", "variances", "errors"),
-    [
-        ({}, (0.5, 0.5), (2.0, 3.0), "0.040 | 0.133"),
-        ({}, (0.5, 0.5), (), "– | 0.133"),
-        ({"objective.method": "lewm"}, (1.0,), (), "0.133 | 0.133"),
-        ({"objective.prediction_target": "prefix"}, (0.5, 0.5), (2.0, 3.0), "– | –"),
-    ],
-    ids=["masks", "masks, older record", "never masks", "predicts a prefix"],
-)
-def test_an_error_is_shared_by_the_variance_of_what_is_predicted(published, config, q, variances, errors):
-    """The whole latent is predicted whatever masks the input, and varies more than what the mask leaves of it."""
-    results = published("run", config=config)
-    ended = {"validation/prediction": 0.1, "validation/q_entropy": 1.5, "latent/effective_rank": 2.0}
-    ended |= {"step": 4500, "seconds": 100.0, **{f"validation/q/{k}": share for k, share in enumerate(q, 1)}}
-    _change(results / "here/run/result.json", {"training": ended})
-    rows = [{"masked_variance": 1.0, "prior_survival": 1.0}, {"masked_variance": 0.5, "prior_survival": 0.5}]
-    for row, variance in zip(rows, variances, strict=False):
-        row["variance"] = variance
-    (results / "here/run/latent.csv").write_text(csv_text(rows))
-    assert f"| 3073 | {errors} |" in page_of(results)
-
-
-def test_a_measurement_without_its_result_is_refused(published):
-    results = published("damaged")
-    measure(results, "damaged", {"options": {}})
-    with pytest.raises(InputError, match=r"measurements/probes.json holds nothing measured"):
-        read_published(results)
-
-
-WHOLE = {"linear": {"8": factors(0.1, 0.2)}, "network": {"8": factors(0.1, 0.2)}}
-
-
-@pytest.mark.parametrize(
-    "damage",
-    [
-        {"network": None},
-        {"network": {}},
-        {"network": {"8": {"mean": 0.1}}},
-        {"network": {"8": {"factors": {}}}},
-        {"network": {"8": {"factors": {"proprio[0]": "a lot"}}}},
-        {"network": {"8": {"factors": {"qvel[0]": 0.5}}}},
-        {"network": {"eight": factors(0.1, 0.2)}},
-        {"network": [1]},
-    ],
-)
-def test_damaged_probes_are_refused(published, damage):
-    results = published("damaged")
-    measure(results, "damaged", {"measured": {**WHOLE, **damage}})
-    with pytest.raises(InputError, match=r"damaged/measurements/probes.json lacks R² of the network probe"):
-        page_of(results)
-
-
-def test_damaged_latents_are_refused(published):
-    results = published("damaged")
-    path = results / "here/damaged/latent.csv"
-    path.write_text(path.read_text().rpartition(",")[0])
-    with pytest.raises(InputError, match=r"latent.csv has a row without its two numbers"):
-        read_published(results)
 
 
 def test_one_seed_published_twice_is_refused(published):

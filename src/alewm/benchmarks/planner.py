@@ -8,9 +8,10 @@ import torch
 from alewm.benchmarks.profiling import kernel_table
 from alewm.benchmarks.reference import reference_plan
 from alewm.benchmarks.timing import median_seconds, peak_mebibytes, print_line
+from alewm.data.windows import FRAME_SKIP
 from alewm.devices import find_device
 from alewm.errors import InputError
-from alewm.experiments.presets import FRAME_SKIP, preset
+from alewm.experiments.presets import preset
 from alewm.model.world_model import build_world_model
 from alewm.planning.cem import CEMConfig
 from alewm.planning.noise import candidate_noise

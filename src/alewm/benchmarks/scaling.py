@@ -11,9 +11,10 @@ import torch
 from alewm.benchmarks.sizes import Sizes
 from alewm.benchmarks.timing import median_seconds, print_line, recorded
 from alewm.capacity.prior import polynomial_prior
+from alewm.data.windows import FRAME_SKIP
 from alewm.devices import find_device
 from alewm.errors import InputError
-from alewm.experiments.presets import FRAME_SKIP, preset
+from alewm.experiments.presets import preset
 from alewm.files import read_json
 from alewm.model.world_model import WorldModel, build_world_model
 from alewm.planning.cem import CEMConfig

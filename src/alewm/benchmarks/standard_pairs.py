@@ -15,7 +15,8 @@ from alewm.data.normalize import ActionStatistics
 from alewm.data.pairs import GOAL_OFFSET, load_or_draw_pairs, start_of_pair
 from alewm.data.splits import SplitBy, load_or_make_splits
 from alewm.data.store import EpisodeStore
-from alewm.envs.registration import Task, get_task
+from alewm.envs.registration import get_task
+from alewm.envs.task import Task
 from alewm.errors import InputError, unknown_name
 from alewm.evaluation.closed_loop import GoalPairs
 

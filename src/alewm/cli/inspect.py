@@ -78,13 +78,15 @@ def _describe_folder(path: Path) -> str:
     from alewm.data.conversion.convert import open_source
     from alewm.data.conversion.lerobot import LeRobotEpisodes
 
-    source, choice = open_source(path), ""
-    lines = []
-    if isinstance(source, LeRobotEpisodes) and len(source.cameras) > 1:
-        lines.append(f"cameras: {', '.join(source.cameras)}")
-        source, choice = open_source(path, camera=source.cameras[0]), " --camera KEY"
-    kind = source.identity()["format"]
+    source = open_source(path)
+    cameras = source.cameras if isinstance(source, LeRobotEpisodes) else []
+    has_choice = len(cameras) > 1
+    if has_choice:
+        source = open_source(path, camera=cameras[0])  # any of them sees all episodes
     rate = f" at {source.fps:g} fps" if source.fps else ""
-    lines.insert(0, f"{path}: {source.num_episodes} episodes{rate} ({kind})")
-    lines.append(f"To make a data file of them: alewm convert {shlex.quote(str(path))}{choice} --out FILE")
-    return "\n".join(lines)
+    return (
+        f"{path}: {source.num_episodes} episodes{rate} ({source.identity()['format']})\n"
+        + (f"cameras: {', '.join(cameras)}\n" if has_choice else "")
+        + f"To make a data file of them: alewm convert {shlex.quote(str(path))}"
+        + f"{' --camera KEY' if has_choice else ''} --out FILE"
+    )

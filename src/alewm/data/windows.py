@@ -27,6 +27,9 @@ import numpy as np
 from alewm.errors import InputError
 from alewm.shapes import Int
 
+FRAME_SKIP = 5
+"""Environment steps, and so actions, between two frames of a window, wherever nobody asks for another shape."""
+
 
 @dataclass(frozen=True)
 class WindowShape:
@@ -35,7 +38,7 @@ class WindowShape:
     num_frames: int = 4
     """F, frames in a window."""
 
-    frame_skip: int = 5
+    frame_skip: int = FRAME_SKIP
     """Environment steps from one frame to the next, and actions in one block."""
 
     def __post_init__(self) -> None:

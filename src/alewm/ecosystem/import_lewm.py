@@ -11,16 +11,18 @@ from alewm.data.collect import collect_command
 from alewm.data.normalize import ActionStatistics
 from alewm.data.splits import Splits, load_or_make_splits
 from alewm.data.store import EpisodeStore
+from alewm.data.windows import FRAME_SKIP
 from alewm.ecosystem.lewm_architecture import configuration_of
 from alewm.ecosystem.lewm_files import LeWMFiles, read_lewm
-from alewm.envs.registration import Task, get_task
+from alewm.envs.registration import get_task
+from alewm.envs.task import Task
 from alewm.errors import InputError
 from alewm.model.lewm_names import from_lewm
 from alewm.model.world_model import WorldModel, WorldModelConfig, build_world_model
 from alewm.runs.folder import RunFolder
 from alewm.training.checkpoint import Description, save_weights
 from alewm.training.config import RunConfig
-from alewm.training.data import FRAME_SKIP, SPLITS
+from alewm.training.data import SPLITS
 from alewm.training.losses import ObjectiveConfig
 
 

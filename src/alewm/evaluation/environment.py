@@ -1,7 +1,8 @@
 """The environment a run can be evaluated in; models of other people's robots have none here."""
 
 from alewm.data.store import EpisodeStore
-from alewm.envs.registration import Task, get_task, task_names
+from alewm.envs.registration import get_task, task_names
+from alewm.envs.task import Task
 from alewm.errors import InputError
 from alewm.training.data_sets import DataSet
 

@@ -4,8 +4,8 @@ import numpy as np
 
 from alewm.data.pairs import GOAL_OFFSET, PAIR_SEED
 from alewm.data.store import EpisodeStore
-from alewm.envs.registration import Task
 from alewm.envs.simulated import SimulatedVectorEnv
+from alewm.envs.task import Task
 
 MOST_PAIRS = 20_000
 """Pairs looked at: beyond them the share changes in its third digit, and loading a physics engine takes a while."""

@@ -12,7 +12,7 @@ import torch
 from alewm.config import young_defaults
 from alewm.data.store import EpisodeStore
 from alewm.devices import simulation_device
-from alewm.envs.registration import Task
+from alewm.envs.task import Task
 from alewm.errors import InputError
 from alewm.evaluation.agreement import Agreement, agreement_with_published
 from alewm.evaluation.animations import choose_episodes, film, write_gif

@@ -7,7 +7,7 @@ from pathlib import Path
 from alewm.data import schema
 from alewm.data.codec import Compression
 from alewm.data.watched import Collected, collect_watched
-from alewm.data.windows import WindowShape
+from alewm.data.windows import FRAME_SKIP
 from alewm.envs.registration import get_task
 from alewm.errors import InputError
 from alewm.workers import num_processes
@@ -39,10 +39,9 @@ def collect_task(
     if task.drawing_is_slow:
         # Rendered scenes have texture, which zlib makes smaller than our encoder does, and drawing them takes longer.
         compression = replace(compression, encoder="zlib")
-    frame_skip = WindowShape().frame_skip
-    if draw_every < 1 or frame_skip % draw_every:
+    if draw_every < 1 or FRAME_SKIP % draw_every:
         raise InputError(
-            f"--draw-every is 1 or {frame_skip}: windows have frames {frame_skip} steps apart; got {draw_every}."
+            f"--draw-every is 1 or {FRAME_SKIP}: windows have frames {FRAME_SKIP} steps apart; got {draw_every}."
         )
     source = task.episode_source(image_size, behaviour, draw_every)
     attributes: dict[str, str | int] = {"task": task.name, "image_size": image_size or task.image_size}

@@ -8,8 +8,8 @@ import numpy as np
 from alewm.data.sidecar import beside, read_json, write_json
 from alewm.data.statistics import FileStatistics
 from alewm.data.store import EpisodeStore
-from alewm.envs.registration import Task
 from alewm.envs.statistics import Figure, TaskStatistics
+from alewm.envs.task import Task
 from alewm.errors import InputError
 from alewm.evaluation.presolved import presolved_share
 from alewm.progress import Progress

@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import cache
 from typing import NamedTuple
 
-from alewm.data.windows import WindowShape
+from alewm.data.windows import FRAME_SKIP
 from alewm.errors import unknown_name
 from alewm.model.predictor import PredictorConfig
 from alewm.model.vit import ViTConfig
@@ -21,9 +21,6 @@ from alewm.training.optim import OptimConfig
 
 SEEDS = (3072, 3073, 3074)
 """Model seeds of the paper."""
-
-FRAME_SKIP = WindowShape().frame_skip
-"""Environment steps, and so actions, between two frames of a window."""
 
 ACTION_DIMS = {"two-room": 2, "push-t": 2, "reacher": 2, "cube": 5}
 """Numbers per environment action of each task."""

@@ -11,7 +11,8 @@ from pathlib import Path
 import gymnasium
 import numpy as np
 
-from alewm.envs.registration import OUR_TASKS, Task, get_task
+from alewm.envs.registration import OUR_TASKS, get_task
+from alewm.envs.task import Task
 from alewm.errors import InputError
 from alewm.experiments.data_statistics import in_words
 from alewm.experiments.presets import CAPACITIES

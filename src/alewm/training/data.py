@@ -15,7 +15,7 @@ from alewm.data.normalize import ActionStatistics
 from alewm.data.splits import SplitBy, Splits, load_or_make_splits
 from alewm.data.store import EpisodeStore
 from alewm.data.verify import verify_frames
-from alewm.data.windows import WindowShape
+from alewm.data.windows import FRAME_SKIP
 from alewm.distributed import num_ranks
 from alewm.errors import InputError
 from alewm.progress import Progress
@@ -24,7 +24,6 @@ from alewm.training.ranks import this_rank
 from alewm.training.source import FiniteSource, WindowBatch, WindowSource
 from alewm.workers import num_available_cores
 
-FRAME_SKIP = WindowShape().frame_skip
 SPLITS = "splits.json"
 """The file in a run folder that says which episodes were held out."""
 

@@ -10,10 +10,11 @@ import torch
 
 from alewm.data.label import read_label
 from alewm.data.splits import SplitBy
+from alewm.data.windows import FRAME_SKIP
 from alewm.distributed import num_ranks
 from alewm.errors import InputError
 from alewm.training.config import RunConfig
-from alewm.training.data import FRAME_SKIP, RunWindows, SameBatches, TrainingData
+from alewm.training.data import RunWindows, SameBatches, TrainingData
 from alewm.training.data_sets import DATA_SETS, splits_name
 from alewm.training.mixture import MixedWindows, shares
 from alewm.training.source import WindowBatch

@@ -14,7 +14,7 @@ from alewm.data.resize import area_downsample
 from alewm.data.splits import Splits
 from alewm.data.store import EpisodeStore
 from alewm.data.windows import WindowShape
-from alewm.envs.registration import Task
+from alewm.envs.task import Task
 from alewm.evaluation.closed_loop import GoalPairs
 from alewm.evaluation.environment import task_of
 from alewm.evaluation.own_data import open_own_data
