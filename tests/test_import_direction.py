@@ -11,6 +11,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "alewm"
 FOUNDATION = {
     "errors",
     "files",
+    "natural_order",
     "shapes",
     "ranges",
     "config",
@@ -26,6 +27,7 @@ BELOW_EXPERIMENTS = FOUNDATION | {"capacity", "regularizers", "model", "planning
 MAY_IMPORT = {
     "errors": set(),
     "files": {"errors"},
+    "natural_order": set(),
     "shapes": set(),
     "ranges": {"errors"},
     "config": {"errors", "ranges"},

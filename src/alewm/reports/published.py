@@ -17,6 +17,7 @@ from alewm.evaluation.statistics import Spread
 from alewm.experiments.framework.choice import TASK_TITLES
 from alewm.experiments.framework.run import OBSERVED
 from alewm.files import read_json
+from alewm.natural_order import natural_order
 from alewm.presentation.numbers import scientific
 from alewm.reports.columns import read_csv
 from alewm.reports.gather import Run, flatten, read_run
@@ -67,7 +68,9 @@ class PublishedRun:
     @property
     def commands(self) -> list[str]:
         """What to type, in order, to have its numbers again."""
-        results = [each[name] for each in (self.evaluations, self.measurements) for name in sorted(each)]
+        results = [
+            each[name] for each in (self.evaluations, self.measurements) for name in sorted(each, key=natural_order)
+        ]
         made = [self.run.provenance, *(result.get("made_with", {}) for result in results)]
         commands = [self._collecting, *(each.get("command") for each in made)]
         return list(dict.fromkeys(command for command in commands if command))

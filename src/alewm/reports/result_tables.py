@@ -8,6 +8,7 @@ from typing import Any
 from alewm.evaluation.statistics import Spread
 from alewm.experiments.presets import SELECTED
 from alewm.files import read_json
+from alewm.natural_order import natural_order
 from alewm.presentation.tables import Cell, Row, Table
 from alewm.reports.configuration_names import COLUMNS, NONE, TITLES, backbone, method_of, named_columns
 from alewm.reports.published import Configuration, Scale
@@ -82,7 +83,9 @@ def settings_table(scale: Scale, caption: str) -> Table | None:
     """Success with other settings than the default ones, fixed capacities aside; None where there are none."""
     rows: list[Row] = []
     for named, each in zip(named_columns(scale.configurations), scale.configurations, strict=True):
-        for settings in sorted({settings for run in each.runs for settings in run.evaluations if settings}):
+        for settings in sorted(
+            {settings for run in each.runs for settings in run.evaluations if settings}, key=natural_order
+        ):
             if not re.fullmatch(r"capacity-\d+", settings):
                 results = each.evaluated(settings)
                 cells = [success_cell(each, settings=settings), success_cell(each, "success_rate_nontrivial", settings)]

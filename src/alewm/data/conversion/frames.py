@@ -2,7 +2,6 @@
 
 import hashlib
 import io
-import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
@@ -16,6 +15,7 @@ from PIL import Image, UnidentifiedImageError
 from alewm.data.conversion.requirements import required
 from alewm.data.resize import area_downsample
 from alewm.errors import InputError
+from alewm.natural_order import natural_order
 
 VIDEO_SUFFIXES = (".mp4", ".mkv", ".avi", ".mov", ".webm", ".m4v")
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".webp")
@@ -56,18 +56,10 @@ AS_RECORDED = FrameSize()
 """Frames as they are."""
 
 
-def in_natural_order(paths: Iterator[Path]) -> list[Path]:
-    """`paths` sorted by name, numbers in them by value: frame 10 comes after frame 9."""
-    return sorted(paths, key=lambda path: [(int(p), "") if p.isdigit() else (-1, p) for p in _parts(path.name)])
-
-
-def _parts(name: str) -> list[str]:
-    return [part for part in re.split(r"(\d+)", name) if part]
-
-
 def image_files(folder: Path) -> list[Path]:
     """The images directly in `folder`, in natural order."""
-    return in_natural_order(path for path in folder.iterdir() if path.suffix.lower() in IMAGE_SUFFIXES)
+    images = (path for path in folder.iterdir() if path.suffix.lower() in IMAGE_SUFFIXES)
+    return sorted(images, key=lambda path: natural_order(path.name))
 
 
 def read_images(folder: Path, size: FrameSize) -> np.ndarray:

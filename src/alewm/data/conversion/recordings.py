@@ -26,6 +26,7 @@ from alewm.data.conversion import frames as frame_files
 from alewm.data.conversion import tables
 from alewm.data.conversion.frames import AS_RECORDED, FrameSize
 from alewm.errors import InputError
+from alewm.natural_order import natural_order
 
 COMMON_TABLE = "actions"
 EPISODE, FRAME = "episode", "frame"
@@ -43,8 +44,8 @@ class Recordings:
         """The episodes, in natural order."""
         if not self.folder.is_dir():
             raise InputError(f"{self.folder} is no folder. Give the folder that holds the recordings.")
-        found = [path for path in self.folder.iterdir() if _is_episode(path)]
-        names = [path.stem if path.is_file() else path.name for path in frame_files.in_natural_order(iter(found))]
+        found = sorted(filter(_is_episode, self.folder.iterdir()), key=lambda path: natural_order(path.name))
+        names = [path.stem if path.is_file() else path.name for path in found]
         if not names:
             raise InputError(
                 f"{self.folder} holds no episode: expected videos ({', '.join(frame_files.VIDEO_SUFFIXES)}) or "
