@@ -32,7 +32,7 @@ class Training:
         """Whether nothing is left to do."""
         return library.is_trained(self.run)
 
-    def perform(self, library: Library, device: torch.device, *, is_silent: bool) -> None:
+    def perform(self, library: Library, device: torch.device) -> None:
         """Begins or continues."""
         if self.num_ranks > 1:
             words = shlex.split(library.command(self.run))[1:]
@@ -45,7 +45,6 @@ class Training:
             device=device,
             preset=self.run.preset,
             num_threads=self.num_threads,
-            is_silent=is_silent,
         )
 
     def command(self, library: Library) -> str:
@@ -81,7 +80,7 @@ class Evaluation:
         """Whether its result is there."""
         return self.result(library) is not None
 
-    def perform(self, library: Library, device: torch.device, *, is_silent: bool) -> None:
+    def perform(self, library: Library, device: torch.device) -> None:
         """Evaluates."""
         evaluate_run(
             library.folder(self.run),
@@ -89,7 +88,6 @@ class Evaluation:
             data_path=library.data_path(self.settings.data_set or self.run.task),
             device=device,
             num_animations=self.num_animations,
-            is_silent=is_silent,
         )
 
     def command(self, library: Library) -> str:
@@ -137,7 +135,7 @@ class Measurement:
         """Whether its result is there."""
         return self.result(library) is not None
 
-    def perform(self, library: Library, device: torch.device, *, is_silent: bool) -> None:
+    def perform(self, library: Library, device: torch.device) -> None:
         """Measures."""
         data = library.data_path(self.run.task)
         options = dict(self.options)
