@@ -24,12 +24,15 @@ from alewm.evaluation.settings import EvaluationSettings, check_same_settings, r
 from alewm.evaluation.success import Evaluation, evaluate
 from alewm.files import read_json, read_object, write_json
 from alewm.planning.cem import CEMResult
+from alewm.planning.inner_loop import SearchSettings
+from alewm.planning.model_protocol import PlanningModel
 from alewm.planning.planner import Planner
 from alewm.planning.search_choice import choose_search
 from alewm.progress import Progress
 from alewm.runs.checkpoint import save_tensors
 from alewm.runs.folder import RunFolder
 from alewm.runs.provenance import provenance
+from alewm.shapes import Tensor
 from alewm.training.checkpoint import Description, load_world_model
 from alewm.training.config import RunConfig
 from alewm.training.data_sets import data_set_of, data_sets_of
@@ -141,8 +144,15 @@ def _progress(planner: Planner, run: Path, num_pairs: int, budget: int) -> Itera
     num_plans = num_pairs * -(-budget // (config.executed_blocks * config.frame_skip))
     with Progress(f"planning with {run}", num_plans, "plans at most") as bar:
 
-        def counted(*arguments: Any, **options: Any) -> CEMResult:
-            found = search(*arguments, **options)
+        def counted(
+            model: PlanningModel,
+            z_now: Tensor,
+            z_goal: Tensor,
+            noise: Tensor,
+            initial_mean: Tensor,
+            settings: SearchSettings,
+        ) -> CEMResult:
+            found = search(model, z_now, z_goal, noise, initial_mean, settings)
             bar.advance(min(len(found.cost), bar.total - bar.done))
             return found
 

@@ -19,7 +19,7 @@ from alewm.errors import InputError
 from alewm.model.world_model import WorldModel
 from alewm.planning.capacity_rule import parse_capacity_rule
 from alewm.planning.cem import CEMConfig
-from alewm.planning.inner_loop import InnerLoop, plan_group
+from alewm.planning.inner_loop import InnerLoop, SearchSettings, plan_group
 from alewm.planning.model_protocol import PlanningModel
 from alewm.planning.noise import StreamKey, candidate_noise
 from alewm.planning.objective import GoalCost
@@ -208,10 +208,7 @@ class Planner:
                 z_goal[here],
                 noise,
                 initial_blocks[here],
-                capacity=capacity,
-                goal_cost=self.config.goal_cost,
-                cem=cem,
-                context=self.context,
+                SearchSettings(capacity, cem, self.config.goal_cost, self.context),
             )
             found_cost = found.cost.to(costs.dtype)
             wins = costs[here].isnan() | (found_cost < costs[here])
