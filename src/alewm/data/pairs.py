@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from alewm.config import from_dict, to_dict
-from alewm.data.sidecar import beside, check_fingerprint, kept_beside, read_json, write_json
+from alewm.data.sidecar import beside, check_fingerprint, kept_beside, read_sidecar, write_sidecar
 from alewm.data.splits import Splits
 from alewm.data.store import EpisodeStore
 from alewm.errors import InputError
@@ -53,12 +53,12 @@ class EvaluationPairs:
 
     def save(self, path: Path) -> None:
         """Write the pairs to `path`."""
-        write_json(path, to_dict(self))
+        write_sidecar(path, to_dict(self))
 
     @classmethod
     def load(cls, path: Path) -> "EvaluationPairs":
         """The pairs in `path`."""
-        values = read_json(path, ("validation", "test", "seed", "fingerprint"))
+        values = read_sidecar(path, ("validation", "test", "seed", "fingerprint"))
         for part in ("validation", "test"):
             values[part] = tuple(from_dict(EvaluationPair, pair) for pair in values[part])
         return from_dict(cls, values)

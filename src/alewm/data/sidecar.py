@@ -17,7 +17,7 @@ def beside(data_path: str | Path, kind: str) -> Path:
     return data_path.with_name(f"{data_path.stem}.{kind}.json")
 
 
-def write_json(path: Path, values: dict[str, Any]) -> None:
+def write_sidecar(path: Path, values: dict[str, Any]) -> None:
     """Write `values` to `path` in one step, so that no reader ever sees half of them."""
     write_text(path, json.dumps(values, indent=1) + "\n")
 
@@ -36,7 +36,7 @@ def kept_beside(data_path: Path) -> Iterator[None]:
         ) from None
 
 
-def read_json(path: Path, fields: tuple[str, ...]) -> dict[str, Any]:
+def read_sidecar(path: Path, fields: tuple[str, ...]) -> dict[str, Any]:
     """The object in `path`, checked to have `fields`."""
     try:
         values = json.loads(path.read_text(encoding="utf-8"))

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from alewm.data.frames import FrameSource, MappedFrames, open_frames
-from alewm.data.sidecar import beside, read_json, write_json
+from alewm.data.sidecar import beside, read_sidecar, write_sidecar
 from alewm.data.store import EpisodeStore
 from alewm.errors import InputError
 
@@ -43,7 +43,7 @@ def verify_frames(
         return False
     _decode_all(store, source, num_threads, on_progress)
     try:
-        write_json(path, stamp)
+        write_sidecar(path, stamp)
     except OSError:
         store.notes.append(f"{path} cannot be written: the frames of {store.path} will be checked again next time.")
     return True
@@ -67,6 +67,6 @@ def _decode_all(
 
 def _holds(path: Path, stamp: dict[str, Any]) -> bool:
     try:
-        return read_json(path, tuple(stamp)) == stamp
+        return read_sidecar(path, tuple(stamp)) == stamp
     except InputError:
         return False

@@ -29,9 +29,9 @@ from alewm.planning.model_protocol import PlanningModel
 from alewm.planning.planner import Planner
 from alewm.planning.search_choice import choose_search
 from alewm.progress import Progress
-from alewm.runs.checkpoint import save_tensors
 from alewm.runs.folder import RunFolder
 from alewm.runs.provenance import provenance
+from alewm.runs.tensors import save_tensors
 from alewm.shapes import Tensor
 from alewm.training.checkpoint import Description, load_world_model
 from alewm.training.config import RunConfig
