@@ -90,7 +90,7 @@ def import_lewm(
     if data is not None:
         data.splits.save(out / SPLITS)
     checkpoint = save_weights(folder.checkpoints, Description(0, run_config, {}, extras), model.state_dict())
-    known = folder.result() or {}
+    known = folder.result()
     folder.finish({**known, "training": {"step": 0, "checkpoint": str(checkpoint.relative_to(out)), **origin}})
     return folder
 

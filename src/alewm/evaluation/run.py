@@ -22,7 +22,7 @@ from alewm.evaluation.find_pairs import find_pairs
 from alewm.evaluation.records import write_records
 from alewm.evaluation.settings import EvaluationSettings, check_same_settings, results_folder
 from alewm.evaluation.success import Evaluation, evaluate
-from alewm.files import read_json, read_object, write_json
+from alewm.files import read_if_there, read_object, write_json
 from alewm.planning.cem import CEMResult
 from alewm.planning.inner_loop import SearchSettings
 from alewm.planning.model_protocol import PlanningModel
@@ -83,7 +83,7 @@ def evaluate_run(
     settings = replace(settings, data_set=_chosen_set(run, description, settings.data_set, data_path))
     learned = data_set_of(description, settings.data_set)
     task = task_of(learned)
-    is_finished = "training" in _known(run / "result.json")
+    is_finished = "training" in read_if_there(run / "result.json")
     is_shared = SHARED_AS in description.extras
     folder = out or results_folder(run, settings, description.step, is_finished=is_finished, is_shared=is_shared)
     evaluated = {
@@ -158,10 +158,6 @@ def _progress(planner: Planner, run: Path, num_pairs: int, budget: int) -> Itera
 
         planner.inner_loop = counted
         yield
-
-
-def _known(path: Path) -> dict[str, Any]:
-    return read_json(path) if path.exists() else {}
 
 
 def _chosen_set(run: Path, description: Description, asked: str, data_path: Path | None) -> str:

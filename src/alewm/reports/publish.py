@@ -18,7 +18,7 @@ from typing import Any
 from alewm.config import differences
 from alewm.errors import InputError
 from alewm.evaluation.records import EpisodeRecord, read_records
-from alewm.files import read_json, write_json, write_text
+from alewm.files import read_if_there, read_json, write_json, write_text
 from alewm.reports.columns import csv_text
 from alewm.reports.gather import read_run
 from alewm.runs.portable import portable
@@ -71,7 +71,7 @@ def episode_columns(record: EpisodeRecord, support: Sequence[int] = ()) -> Colum
 
 def _check_finished(run: Path) -> None:
     read_run(run)
-    result = read_json(run / "result.json") if (run / "result.json").is_file() else {}
+    result = read_if_there(run / "result.json")
     if "training" not in result:
         raise InputError(f"{run} has not finished training: repeat its `alewm train` command, then evaluate it.")
     config = read_json(run / "config.json")

@@ -133,7 +133,7 @@ def _warn_of_a_precision_gap(result: TrainingResult) -> None:
 
 
 def _record(folder: RunFolder, result: TrainingResult, seconds: float) -> None:
-    known = folder.result() or {}
+    known = folder.result()
     if known.get("training", {}).get("step") == result.step:
         return  # a finished run that was asked for again; what evaluation added stays
     scalars = {name: value for name, value in result.metrics.items() if isinstance(value, (int, float))}

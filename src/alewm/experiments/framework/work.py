@@ -14,7 +14,7 @@ from alewm.experiments.framework.launch import launch_ranks
 from alewm.experiments.framework.library import Library
 from alewm.experiments.framework.measured import read_measurement, write_measurement
 from alewm.experiments.framework.run import Run
-from alewm.files import read_json
+from alewm.files import read_if_there
 from alewm.training.run import train_run
 
 
@@ -70,8 +70,7 @@ class Evaluation:
 
     def result(self, library: Library) -> dict[str, Any] | None:
         """What it found, or None before it has been done."""
-        path = self.folder(library) / "result.json"
-        found: dict[str, Any] = read_json(path) if path.exists() else {}
+        found = read_if_there(self.folder(library) / "result.json")
         asked = self.settings.identity()
         known = found.get("evaluated", {})
         return found if known and all(known.get(name) == value for name, value in asked.items()) else None
