@@ -26,7 +26,7 @@ class Regularizer:
     repeats: int = 15
     """Timed calls after three warm-up calls; the median is reported."""
     device: str = "cpu"
-    """Where to measure, as torch names devices."""
+    """auto (a GPU where there is one), cpu, cuda or cuda:1."""
 
     def run(self) -> None:
         """Prints the table and the line of JSON."""
