@@ -9,6 +9,7 @@ import tyro
 
 from alewm.errors import InputError
 from alewm.experiments.oscillator import NAME as OSCILLATOR
+from alewm.ranges import check_seeds
 from alewm.workers import num_processes
 
 if TYPE_CHECKING:
@@ -153,8 +154,6 @@ class Experiment:
 
         assert self.name is not None
         scale = make_scale(self.scale, self.short_steps, self.short_rate)
-        if len(set(self.seeds)) != len(self.seeds) or any(seed < 0 for seed in self.seeds):
-            raise InputError(f"Seeds are different numbers of 0 or more, got {self.seeds}.")
         if self.scale == "smoke" and self.only:
             raise InputError("The scale smoke has one task and one width; --only has nothing to choose from.")
         if self.search and not recipe(self.name).compares_configurations:
@@ -162,6 +161,7 @@ class Experiment:
         if self.lewm_widths and not recipe(self.name).chooses_lewm_width:
             raise InputError(f"{self.name} does not choose LeWM's width, so that --lewm-widths has nothing to limit.")
         seeds = self.seeds or recipe(self.name).seeds or scale.seeds
+        check_seeds(seeds)
         return Choice(scale, seeds, self.only, self.search, self.lewm_widths)
 
     def _library(self) -> "Library":
