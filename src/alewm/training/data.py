@@ -17,11 +17,9 @@ from alewm.data.verify import verify_frames
 from alewm.data.windows import FRAME_SKIP
 from alewm.distributed import num_ranks
 from alewm.errors import InputError
-from alewm.progress import Progress
 from alewm.training.config import RunConfig
 from alewm.training.ranks import this_rank
 from alewm.training.source import RunWindows, SameBatches, WindowBatch
-from alewm.workers import num_available_cores
 
 SPLITS = "splits.json"
 """The file in a run folder that says which episodes were held out."""
@@ -43,12 +41,7 @@ class TrainingData:
         _check_fits(store, config)
         if store.frame_checksums() is None:
             # Files with checksums are checked whenever a loader opens them; others must be decoded once.
-            with Progress(f"checking {path}", store.num_frames, "frames") as progress:
-                verify_frames(
-                    store,
-                    num_threads=num_available_cores(),
-                    on_progress=lambda done, _: progress.advance(done - progress.done),
-                )
+            verify_frames(store)
         splits = load_or_make_splits(store, split_by)
         return cls(store, splits, ActionStatistics.of_training(store, splits))
 
