@@ -234,7 +234,7 @@ def test_a_diverged_model_is_named_as_such():
     [
         ({"executed_blocks": 6}, "6 executed, but 5 planned"),
         ({"horizon": 0}, "horizon must be at least 1"),
-        ({"seed": -1}, "seed of the planner's noise must not be negative, got -1"),
+        ({"seed": -1}, "seed must not be negative, got -1"),
         ({"capacity": "3"}, "Capacity 3 is not supported"),
     ],
 )
