@@ -47,9 +47,10 @@ class EvaluationPairs:
 
     def part(self, name: str) -> tuple[EvaluationPair, ...]:
         """The pairs of `validation` or `test`."""
-        if name not in ("validation", "test"):
+        parts = {"validation": self.validation, "test": self.test}
+        if name not in parts:
             raise InputError(f"There are no evaluation pairs for {name!r}; choose validation or test.")
-        return getattr(self, name)  # type: ignore[no-any-return]
+        return parts[name]
 
     def save(self, path: Path) -> None:
         """Write the pairs to `path`."""

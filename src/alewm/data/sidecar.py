@@ -44,10 +44,10 @@ def read_sidecar(path: Path, fields: tuple[str, ...]) -> dict[str, Any]:
         raise InputError(f"{path} does not exist.") from None
     except (UnicodeDecodeError, json.JSONDecodeError) as error:
         raise InputError(f"{path} is not valid JSON ({error}); delete it to have it made anew.") from None
-    missing = [field for field in fields if not isinstance(values, dict) or field not in values]
-    if missing:
+    found: dict[str, Any] = values if isinstance(values, dict) else {}
+    if missing := [field for field in fields if field not in found]:
         raise InputError(f"{path} lacks {', '.join(missing)}; delete it to have it made anew.")
-    return values  # type: ignore[no-any-return]
+    return found
 
 
 def check_fingerprint(path: Path, found: str, expected: str, data_path: str | Path) -> None:

@@ -50,9 +50,10 @@ class Splits:
 
     def part(self, name: str) -> tuple[int, ...]:
         """The episodes of `train`, `validation` or `test`."""
-        if name not in ("train", "validation", "test"):
+        parts = {"train": self.train, "validation": self.validation, "test": self.test}
+        if name not in parts:
             raise InputError(f"Unknown split {name!r}; choose train, validation or test.")
-        return getattr(self, name)  # type: ignore[no-any-return]
+        return parts[name]
 
     def save(self, path: Path) -> None:
         """Write the splits to `path`."""

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from alewm.envs.registration import get_task, task_names
+from alewm.evaluation.run import SHARED_AS
 from alewm.model.world_model import WorldModel
 from alewm.training.checkpoint import Description
 from alewm.training.data_sets import DATA_SETS
@@ -43,7 +44,7 @@ def model_card(
         ("capacities", capacities),
         ("images", f"{config.model.encoder.image_size} x {config.model.encoder.image_size}"),
         ("parameters", f"{sum(parameter.numel() for parameter in model.parameters()):,}"),
-        ("weights stored as", extras.get("weights", "float32")),
+        ("weights stored as", extras.get(SHARED_AS, "float32")),
         ("updates", f"{description.step:,}"),
         ("imported from", _origin(extras)),
         *((_of("data fingerprint", each), data.get("fingerprint")) for each, data in files.items()),
@@ -90,18 +91,18 @@ def _success(result: Mapping[str, Any], extras: Mapping[str, Any]) -> str:
         ("command", _code(result.get("made_with", {}).get("command"))),
     ]
     lines = [_table(("", ""), [(label, value) for label, value in rows if value is not None])]
-    if extras.get("weights") == "bfloat16" and result.get("weights") != "bfloat16":
+    if extras.get(SHARED_AS) == "bfloat16" and result.get("weights") != "bfloat16":
         lines.append("Measured with the float32 weights, before the matrices were rounded to bfloat16.\n")
     if "imported_from" in extras:
         lines.append("The weights were imported: they may have been trained on the episodes they were tested on.\n")
     if len(result["support"]) > 1:
         counts = result["capacity_counts"]
         lines.append("Capacities planned with, and the selector's mean q beside its prior:\n")
-        rows = [
-            (str(k), counts[str(k)], f"{q:.3f}", f"{prior:.3f}")  # type: ignore[misc]
+        by_capacity = [
+            (str(k), counts[str(k)], f"{q:.3f}", f"{prior:.3f}")
             for k, q, prior in zip(result["support"], result["q_mean"], result["q_prior"], strict=True)
         ]
-        lines.append(_table(("capacity", "episodes", "mean q", "prior"), rows))
+        lines.append(_table(("capacity", "episodes", "mean q", "prior"), by_capacity))
     return "\n".join(lines)
 
 
