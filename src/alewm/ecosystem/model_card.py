@@ -5,6 +5,7 @@ from typing import Any
 
 from alewm.envs.registration import get_task, task_names
 from alewm.evaluation.run import SHARED_AS
+from alewm.evaluation.table import percent
 from alewm.model.world_model import WorldModel
 from alewm.training.checkpoint import Description
 from alewm.training.data_sets import DATA_SETS
@@ -80,11 +81,11 @@ def _success(result: Mapping[str, Any], extras: Mapping[str, Any]) -> str:
     low, high = result["interval"]
     cem = result["planning"]["cem"]
     rows = [
-        ("success", f"{_percent(result['success_rate'])} (95 % interval {_percent(low)} to {_percent(high)})"),
-        ("where not solved at the start", _percent(result["success_rate_nontrivial"])),
-        ("uniform random actions, same pairs", _percent(result["random_success_rate"])),
-        ("doing nothing, same pairs", _percent(result["zero_success_rate"])),
-        ("solved at the start", _percent(result["presolved_share"])),
+        ("success", f"{percent(result['success_rate'])} (95 % interval {percent(low)} to {percent(high)})"),
+        ("where not solved at the start", percent(result["success_rate_nontrivial"])),
+        ("uniform random actions, same pairs", percent(result["random_success_rate"])),
+        ("doing nothing, same pairs", percent(result["zero_success_rate"])),
+        ("solved at the start", percent(result["presolved_share"])),
         ("pairs", f"{result['episodes']} ({result['evaluated']['split']} episodes)"),
         ("search", f"{cem['num_candidates']} candidates, {cem['num_iterations']} iterations"),
         ("mean capacity", f"{result['mean_capacity']:.3g} of {result['support'][-1]}"),
@@ -127,10 +128,6 @@ def _of(label: str, data_set: str) -> str:
 def _table(head: tuple[str, ...], rows: Iterable[tuple[Any, ...]]) -> str:
     lines = [head, ("---",) * len(head), *rows]
     return "\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines) + "\n"
-
-
-def _percent(rate: float | None) -> str:
-    return "-" if rate is None else f"{100 * rate:.1f} %"
 
 
 def _code(command: Any) -> str | None:
