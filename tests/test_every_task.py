@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from alewm.data import pairs
+from alewm.envs import statistics as of_tasks
 from alewm.envs.registration import OUR_TASKS, get_task
 from alewm.experiments.presets import ACTION_DIMS, CAPACITIES, FRAME_SKIP, preset
 from alewm.reports.environment_pages import page, write_pages
@@ -53,6 +55,10 @@ def test_it_has_a_preset_of_each_width_for_each_method(name, width):
         config = preset(f"{name}-{width}{suffix}")
         assert config.task == name
         assert config.model.action_dim == FRAME_SKIP * get_task(name).action_dim == FRAME_SKIP * ACTION_DIMS[name]
+
+
+def test_statistics_and_evaluation_mean_the_same_goals():
+    assert of_tasks.GOAL_OFFSET == pairs.GOAL_OFFSET
 
 
 @every_task

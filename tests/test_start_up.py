@@ -1,7 +1,11 @@
 """`import alewm` and `alewm --help` are light: what is heavy loads when it is used."""
 
+import ast
 import subprocess
 import sys
+from pathlib import Path
+
+import alewm
 
 HEAVY = ("torch", "numpy", "h5py", "matplotlib", "gymnasium")
 
@@ -22,6 +26,14 @@ def test_help_loads_nothing_heavy():
         "try:\n    main()\nexcept SystemExit:\n    pass"
     )
     assert loaded_after(code) == []
+
+
+def test_type_checkers_find_public_names_where_they_load_from():
+    tree = ast.parse(Path(alewm.__file__).read_text())
+    (seen,) = (node for node in tree.body if isinstance(node, ast.If))
+    found = {alias.name: line.module for line in seen.body for alias in line.names}
+    assert found == alewm._HOME_OF
+    assert {*found, "__version__"} == set(alewm.__all__)
 
 
 def test_public_names_load_on_first_use_and_unknown_ones_are_refused():

@@ -40,10 +40,22 @@ def read_json(path: Path) -> Any:
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise InputError(
-            f"{path} is damaged: {error}. Nothing was changed. Remove the file to have it computed again, or restore "
-            f"it from a copy."
-        ) from error
+        raise _damaged(path, error) from error
+
+
+def read_if_there(path: Path) -> dict[str, Any]:
+    """The JSON object in `path`, an empty one before it has been written; a damaged file is named as by `read_json`."""
+    found = read_json(path) if path.is_file() else {}
+    if not isinstance(found, dict):
+        raise _damaged(path, f"a JSON object was expected, found {type(found).__name__}")
+    return found
+
+
+def _damaged(path: Path, problem: object) -> InputError:
+    return InputError(
+        f"{path} is damaged: {problem}. Nothing was changed. Remove the file to have it computed again, or restore it "
+        f"from a copy."
+    )
 
 
 def read_object(path: Path) -> dict[str, Any]:
@@ -55,6 +67,12 @@ def read_object(path: Path) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise InputError(f"{path} must hold a JSON object, found {type(found).__name__}.")
     return found
+
+
+def check_new_folder(folder: Path) -> None:
+    """Refuses a folder that is in use; nothing in it is touched."""
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise InputError(f"{folder} exists already and is not empty. Give a new folder.")
 
 
 def append_json_line(path: Path, value: dict[str, Any]) -> None:

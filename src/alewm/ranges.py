@@ -1,7 +1,7 @@
-"""Which numbers a field of a configuration may hold: said in the field's type, checked wherever one is made."""
+"""Which numbers are accepted: ranges of fields, said in their types and checked wherever one is made, and seeds."""
 
 import math
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
@@ -38,6 +38,12 @@ Finite = Annotated[float, Range("must be a finite number", excludes_least=True)]
 Positive = Annotated[float, Range("must be positive and finite", least=0, excludes_least=True)]
 NotNegative = Annotated[float, Range("must be finite and not negative", least=0)]
 Share = Annotated[float, Range("is a share in [0, 1)", least=0, end=1)]
+
+
+def check_seeds(seeds: Sequence[int]) -> None:
+    """Refuses seeds of which one is negative or named twice, and no seed at all."""
+    if not seeds or len(set(seeds)) != len(seeds) or min(seeds) < 0:
+        raise InputError(f"Seeds must be distinct and not negative, at least one; got {tuple(seeds)}.")
 
 
 def check_ranges(config: Any) -> None:

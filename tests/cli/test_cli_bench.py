@@ -143,6 +143,8 @@ def test_a_file_that_does_not_name_its_task_needs_it_named(alewm_here, refused, 
     ("arguments", "message"),
     [
         (("loader", "--data", "missing.h5"), "missing.h5 does not exist"),
+        (("regularizer", "--repeats", 0), "--repeats must be at least 1, got 0"),
+        (("regularizer", "--device", "gpu"), "choose auto, cpu, cuda, mps"),
         (("train-step", *TINY, "--acceleration", "compile"), "Updates cannot be compiled: the device is a cpu"),
         (("train-step", *TINY, "--batch", 8, "--repeats", 1, "--profile"), "A profile of kernels needs a GPU"),
         (("train-step", *TINY, "--encoder-blocks"), "--encoder-blocks needs at least one of auto, plain and fused"),
@@ -162,7 +164,7 @@ def test_a_file_that_does_not_name_its_task_needs_it_named(alewm_here, refused, 
         (("check", "--device", "cpu"), "The fast paths checked here are those of a GPU"),
         (("replay-simulated", "--task", "cube", "--behaviour", "no-goals"), "Did you mean 'new-goals'?"),
         (("replay-simulated", "--episodes", 0), "--episodes must be at least 1, got 0"),
-        (("from-nothing", "--scale", "smoke", "--seeds", 1, 1), "several different ones, got [1, 1]"),
+        (("from-nothing", "--scale", "smoke", "--seeds", 1, 1), "Seeds must be distinct"),
     ],
 )
 def test_bad_input_gets_a_message(refused, arguments, message):

@@ -22,10 +22,10 @@ SMALL_PARTS = [code for kind, code in BLOCKS if kind == "python" and "from alewm
 
 # What a part may load besides `alewm` itself.
 ROOMS = {
-    "CEM": {"errors", "shapes", "planning"},
+    "CEM": {"errors", "ranges", "shapes", "planning"},
     "CapacitySelector": {"errors", "shapes", "capacity"},
-    "SIGReg": {"errors", "shapes", "capacity", "devices", "distributed", "native", "regularizers"},
-    "MixSIGReg": {"errors", "shapes", "capacity", "devices", "distributed", "native", "regularizers"},
+    "SIGReg": {"errors", "shapes", "capacity", "devices", "distributed", "native", "precision", "regularizers"},
+    "MixSIGReg": {"errors", "shapes", "capacity", "devices", "distributed", "native", "precision", "regularizers"},
 }
 OTHERS = ("h5py", "gymnasium", "matplotlib", "PIL", "tyro", "rich", "safetensors", "triton", "transformers")
 

@@ -51,7 +51,7 @@ def test_the_oscillator_is_an_experiment_too(alewm_here):
         (("main-table", "--scale", "short", "--short-rate", "inf"), "positive learning rate"),
         (("goal-cost", "--search"), "compares no configurations"),
         (("goal-cost", "--scale", "smoke", "--only", "cube"), "one task and one width"),
-        (("main-table", "--seeds", 1, 1), "different numbers"),
+        (("main-table", "--seeds", 1, 1), "Seeds must be distinct"),
         (("main-table", "--address", "auto"), "--address goes with --ray"),
         (("main-table", "--ray", "--jobs", 2), "Ray decides how many"),
         (("main-table", "--updates-per-second", 0, "--dry-run"), "must be positive"),

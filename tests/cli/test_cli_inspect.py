@@ -13,7 +13,8 @@ from small_recordings import CAMERA, write_lerobot_v2
 
 from alewm.data.contact_sheet import contact_sheet
 from alewm.data.inspection import find_problems
-from alewm.data.store import EpisodeStore, StoreWriter
+from alewm.data.store import EpisodeStore
+from alewm.data.writer import StoreWriter
 
 
 def test_a_data_file_is_described_and_pictured(alewm_here, data, tmp_path):

@@ -55,7 +55,7 @@ def test_imported_weights_are_evaluated_reported_and_exported_again(alewm_here, 
 def test_imported_weights_have_no_training_to_publish_or_to_estimate_from(alewm_here, refused, released, data):
     alewm_here("import-lewm", released, "--data", data, "--out", "runs/imported")
     alewm_here("evaluate", "runs/imported", *SEARCH, "--animations", 0)
-    assert "was imported: how and on which episodes" in refused("publish", "runs/imported", "--to", "results/here")
+    assert "was imported: how and on which episodes" in refused("publish", "runs/imported", "--out", "results/here")
     assert "hours of training" in alewm_here("experiment", "probes", "--dry-run", "--only", "two-room", 192)
 
 

@@ -14,7 +14,8 @@ from safetensors.torch import load_file
 from alewm.cli.main import main
 from alewm.data.normalize import ActionStatistics
 from alewm.data.splits import Splits
-from alewm.data.store import EpisodeStore, StoreWriter
+from alewm.data.store import EpisodeStore
+from alewm.data.writer import StoreWriter
 from alewm.ecosystem.pretrained import save_pretrained
 from alewm.errors import InputError
 from alewm.evaluation.run import evaluate_run

@@ -161,6 +161,7 @@ def test_a_full_disk_gets_a_message_not_a_traceback(alewm, study_copy):
     [
         (("oscillator", "--epochs", "0"), "alewm: epochs must be positive, got 0.\n"),
         (("oscillator", "--seeds", "1", "1"), "Seeds must be distinct"),
+        (("oscillator", "--sweep", "--seeds", "1", "1"), "Seeds must be distinct"),
         (("oscillator", "--jobs", "-1"), "--jobs is a number of processes"),
         (("oscillator", "--methods", "alewn"), "alewn"),
         (("oscillator", "--epoch", "3"), "--epochs"),

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from conftest import run_alewm
 
-from alewm.data.store import StoreWriter
+from alewm.data.writer import StoreWriter
 from alewm.ecosystem.hub import PretrainedRun
 from alewm.planning.cem import CEMConfig
 from alewm.planning.planner import PlanningConfig

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from conftest import run_alewm
 
-from alewm.data.store import StoreWriter
+from alewm.data.writer import StoreWriter
 
 FEW = ("--frames", 200, "--test-frames", 60, "--updates", 20)
 

@@ -40,28 +40,28 @@ def test_what_is_published_is_small_and_says_nothing_of_this_machine(evaluated, 
     for name, content in published.items():
         assert str(evaluated.parent).encode() not in content, name
         assert b"/tmp" not in content, name
-    again = alewm_here("publish", evaluated, "--to", "results/tiny")
+    again = alewm_here("publish", evaluated, "--out", "results/tiny")
     assert again == printed
     assert contents(tmp_path / "results/tiny/tiny-0") == published
 
 
 def test_what_cannot_be_published_is_refused_and_nothing_is_written(evaluated, trained, refused, tmp_path):
-    assert "has not been evaluated" in refused("publish", evaluated, trained, "--to", "results")
+    assert "has not been evaluated" in refused("publish", evaluated, trained, "--out", "results")
     unfinished = shutil.copytree(evaluated, tmp_path / "unfinished")
     (unfinished / "result.json").unlink()
-    assert "has not finished training" in refused("publish", unfinished, "--to", "results")
-    assert "is no run folder" in refused("publish", tmp_path, "--to", "results")
+    assert "has not finished training" in refused("publish", unfinished, "--out", "results")
+    assert "is no run folder" in refused("publish", tmp_path, "--out", "results")
     twice = shutil.copytree(evaluated, tmp_path / "elsewhere" / evaluated.name)
-    assert "Two of the runs are called tiny-0" in refused("publish", evaluated, twice, "--to", "results")
+    assert "Two of the runs are called tiny-0" in refused("publish", evaluated, twice, "--out", "results")
     assert not (tmp_path / "results").exists()
 
 
 def test_another_run_of_the_same_name_is_refused(evaluated, alewm_here, refused, tmp_path):
-    alewm_here("publish", evaluated, "--to", "results")
+    alewm_here("publish", evaluated, "--out", "results")
     other = shutil.copytree(evaluated, tmp_path / "other" / evaluated.name)
     config = json.loads((other / "config.json").read_text())
     config["training"]["seed"] = 1
     (other / "config.json").write_text(json.dumps(config))
     before = contents(tmp_path / "results")
-    assert "training.seed: asked 1, found 3072" in refused("publish", other, "--to", "results")
+    assert "training.seed: asked 1, found 3072" in refused("publish", other, "--out", "results")
     assert contents(tmp_path / "results") == before

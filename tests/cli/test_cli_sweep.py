@@ -191,7 +191,7 @@ def test_a_dry_run_prints_every_command_and_writes_nothing(alewm_here, tmp_path)
         (("--only", "cubes"), "Did you mean 'cube'?"),
         (("two-room-tiny", "--set", "task=two-room+reacher"), "the validation pairs of one data set"),
         (("two-room-tiny", "--only", "192"), "--only chooses among the paper's grids"),
-        (("--seeds", 1, 1), "different numbers"),
+        (("--seeds", 1, 1), "Seeds must be distinct"),
         (("--jobs", 2, "--address", "auto"), "give one of the two"),
         (("--jobs", -1), "--jobs is a number of processes"),
         (("--retries", -1), "--retries is a number of 0 or more"),

@@ -25,7 +25,8 @@ from alewm.data.codec import Compression, why_not_in_c
 from alewm.data.collect import collect
 from alewm.data.decoders import NativeInflate
 from alewm.data.inspection import describe_episodes
-from alewm.data.store import EpisodeStore, StoreWriter
+from alewm.data.store import EpisodeStore
+from alewm.data.writer import StoreWriter
 from alewm.envs.two_room.render import TwoRoomRenderer
 from alewm.errors import InputError
 

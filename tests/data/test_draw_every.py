@@ -17,9 +17,10 @@ from alewm.data.frames import open_frames
 from alewm.data.inspection import describe_episodes, find_problems
 from alewm.data.loader import LoaderConfig, WindowLoader
 from alewm.data.normalize import ActionStatistics
-from alewm.data.store import EpisodeStore, StoreWriter
+from alewm.data.store import EpisodeStore
 from alewm.data.verify import verify_frames
 from alewm.data.windows import WindowIndex, WindowShape
+from alewm.data.writer import StoreWriter
 from alewm.errors import InputError
 
 LENGTHS = [30, 41, 19, 60, 26]

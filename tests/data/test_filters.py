@@ -17,7 +17,8 @@ from alewm.data.codec import Compression
 from alewm.data.collect import collect
 from alewm.data.decoders import Blosc, DamagedError, Decoder, Inflate, Stored, Zstd, fastest_inflater
 from alewm.data.frames import MappedFrames, PlainFrames, chunk_table, open_frames
-from alewm.data.store import EpisodeStore, StoreWriter
+from alewm.data.store import EpisodeStore
+from alewm.data.writer import StoreWriter
 from alewm.errors import InputError
 
 ZSTD = Compression("zstd")

@@ -11,8 +11,9 @@ from alewm.data.frames import DecodedFrames, DownsampledFrames, MappedFrames, ch
 from alewm.data.loader import LoaderConfig, WindowLoader, Windows
 from alewm.data.normalize import ActionStatistics
 from alewm.data.resize import area_downsample
-from alewm.data.store import EpisodeStore, StoreWriter
+from alewm.data.store import EpisodeStore
 from alewm.data.windows import WindowShape
+from alewm.data.writer import StoreWriter
 from alewm.errors import InputError
 
 LENGTHS = [30, 45, 19, 60, 25]

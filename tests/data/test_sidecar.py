@@ -3,14 +3,14 @@
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from alewm.data.sidecar import beside, read_json, write_json
+from alewm.data.sidecar import beside, read_sidecar, write_sidecar
 
 
 def test_writers_of_one_sidecar_do_not_disturb_each_other(tmp_path: Path) -> None:
     """As many processes do that begin at once on several machines, where some have the same number."""
     path, values = beside(tmp_path / "a.h5", "splits"), {"train": list(range(2000))}
     with ThreadPoolExecutor(4) as threads:
-        for written in [threads.submit(write_json, path, values) for _ in range(200)]:
+        for written in [threads.submit(write_sidecar, path, values) for _ in range(200)]:
             written.result()
-    assert read_json(path, ("train",)) == values
+    assert read_sidecar(path, ("train",)) == values
     assert [each.name for each in tmp_path.iterdir()] == ["a.splits.json"]

@@ -10,7 +10,8 @@ from toy_episodes import FRAME, numbers, random_episodes, tape, write_tape
 
 from alewm.data import schema
 from alewm.data.codec import Compression
-from alewm.data.store import EpisodeStore, StoreWriter
+from alewm.data.store import EpisodeStore
+from alewm.data.writer import StoreWriter
 from alewm.errors import InputError
 
 

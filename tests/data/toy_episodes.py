@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from alewm.data.store import StoreWriter
+from alewm.data.writer import StoreWriter
 
 FRAME = (12, 16, 3)
 ACTION_DIM = 2

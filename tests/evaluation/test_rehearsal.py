@@ -18,9 +18,9 @@ PLANNING = PlanningConfig(cem=CEMConfig(num_candidates=8, num_iterations=1, num_
 def test_a_full_batch_is_planned_with_the_search_that_was_chosen(monkeypatch):
     planned = []
 
-    def search(*arguments, **options):
-        planned.append((len(arguments[1]), options["cem"]))
-        return plan_group(*arguments, **options)
+    def search(model, z_now, z_goal, noise, initial_mean, settings):
+        planned.append((len(z_now), settings.cem))
+        return plan_group(model, z_now, z_goal, noise, initial_mean, settings)
 
     monkeypatch.setattr(rehearsal, "choose_search", lambda *_: SearchChoice(search, "compiled"))
     rehearsal.rehearse_search(MODEL, PLANNING, CPU)

@@ -211,7 +211,7 @@ def test_a_run_watched_at_other_intervals_has_the_same_weights_and_is_reused(lib
     (run,) = experiment.runs
     often = run.with_fields({"training.validate_every": 2, "training.checkpoint_every": 3, "training.log_every": 2})
     others = Library(tmp_path / "runs", library.data)
-    Training(often, num_threads=1).perform(others, CPU, is_silent=True)
+    Training(often, num_threads=1).perform(others, CPU)
     weights = [
         next(folder.glob("checkpoints/*6/model.safetensors")) for folder in (library.folder(run), others.folder(often))
     ]
@@ -241,7 +241,7 @@ def test_several_processes_do_what_one_does(library, tmp_path):
     """And continue what was begun: one of three runs is there already."""
     experiment = RECIPES["capacity-dynamics"].build(Choice(make_scale("smoke"), SEEDS))
     elsewhere = Library(tmp_path, library.data)
-    Training(experiment.runs[0]).perform(elsewhere, CPU, is_silent=True)
+    Training(experiment.runs[0]).perform(elsewhere, CPU)
     before = (elsewhere.folder(experiment.runs[0]) / "result.json").stat().st_mtime_ns
     execute(experiment, elsewhere, jobs=2, device=CPU)
     assert (elsewhere.folder(experiment.runs[0]) / "result.json").stat().st_mtime_ns == before
@@ -250,7 +250,7 @@ def test_several_processes_do_what_one_does(library, tmp_path):
     # As many as each of the two processes has: other numbers of threads round sums otherwise.
     torch.set_num_threads(max(1, num_available_cores() // 2))
     try:
-        Training(run).perform(alone, CPU, is_silent=True)
+        Training(run).perform(alone, CPU)
     finally:
         torch.set_num_threads(num_threads)
     losses = [[entry["loss"] for entry in Results(each).metrics(run, "train")] for each in (elsewhere, alone)]

@@ -52,8 +52,8 @@ def test_garbage_in_test_episodes_changes_no_model_and_no_selection(smoke_data, 
     for name, data in (("clean", smoke_data), ("poisoned", poisoned)):
         library = Library(tmp_path / name, data)
         for run in runs:
-            Training(run).perform(library, CPU, is_silent=True)
-            Evaluation(run, validation).perform(library, CPU, is_silent=True)
+            Training(run).perform(library, CPU)
+            Evaluation(run, validation).perform(library, CPU)
         found.append((library, Selected(block, Results(library), validation).runs))
     (clean, selected), (spoilt, selected_again) = found
     assert selected == selected_again

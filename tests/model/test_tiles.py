@@ -3,9 +3,9 @@
 import pytest
 import torch
 
+from alewm.benchmarks.kernel_trials import attention_trials, fastest, mlp_trials, residual_trials, time_tiles, timed
 from alewm.errors import InputError
 from alewm.model.fused.tiles import CANDIDATES, Tile, fitting, tile_from, tile_of
-from alewm.model.fused.trials import attention_trials, fastest, mlp_trials, residual_trials, time_tiles, timed
 
 CPU = torch.device("cpu")
 

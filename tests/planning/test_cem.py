@@ -117,7 +117,7 @@ def test_impossible_elites_are_refused(sizes):
 
 
 def test_impossible_iterations_and_spread_are_refused():
-    with pytest.raises(InputError, match="at least one iteration"):
+    with pytest.raises(InputError, match="num_iterations must be at least 1, got 0"):
         CEMConfig(num_iterations=0)
-    with pytest.raises(InputError, match="positive standard deviation"):
+    with pytest.raises(InputError, match="initial_std must be positive and finite"):
         CEMConfig(initial_std=0.0)

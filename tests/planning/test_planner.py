@@ -110,7 +110,7 @@ def test_capacities_that_cost_the_same_leave_the_smaller():
     now, goal = images(3)
     planner = planner_with()  # every coordinate of the known world is a copy, so costs are equal up to rounding
     constant = planner_with(capacity="best-of:2,4")
-    constant.inner_loop = lambda *a, **k: dataclasses.replace(plan_group(*a, **k), cost=torch.ones(len(a[1])))
+    constant.inner_loop = lambda *a: dataclasses.replace(plan_group(*a), cost=torch.ones(len(a[1])))
     _, latents = planner.encode(torch.stack([now, goal], 1))
     plans = constant.plan(latents[:, 0], latents[:, 1], [(2, 4)] * 3, [(0, b, 0) for b in range(3)])
     assert plans.capacities == (2, 2, 2)
@@ -186,9 +186,9 @@ def test_blocks_left_over_are_where_the_next_search_starts():
     now, goal = images(1)
     starts = []
 
-    def spy(model, z_now, z_goal, noise, initial_mean, **settings):
+    def spy(model, z_now, z_goal, noise, initial_mean, settings):
         starts.append(initial_mean)
-        return plan_group(model, z_now, z_goal, noise, initial_mean, **settings)
+        return plan_group(model, z_now, z_goal, noise, initial_mean, settings)
 
     planner = Planner(
         KnownWorld(), ACTION_MEAN, ACTION_STD, dataclasses.replace(QUICK, executed_blocks=2), inner_loop=spy
@@ -234,7 +234,7 @@ def test_a_diverged_model_is_named_as_such():
     [
         ({"executed_blocks": 6}, "6 executed, but 5 planned"),
         ({"horizon": 0}, "horizon must be at least 1"),
-        ({"seed": -1}, "seed of the planner's noise must not be negative, got -1"),
+        ({"seed": -1}, "seed must not be negative, got -1"),
         ({"capacity": "3"}, "Capacity 3 is not supported"),
     ],
 )

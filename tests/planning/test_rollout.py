@@ -5,7 +5,7 @@ import torch
 from point_world import RandomWorld, SlicedRandomWorld
 
 from alewm.planning.cem import CEMConfig
-from alewm.planning.inner_loop import plan_group
+from alewm.planning.inner_loop import SearchSettings, plan_group
 from alewm.planning.objective import compared_width, prefix_distance
 from alewm.planning.rollout import masked_roll_out, sliced_roll_out
 
@@ -90,7 +90,7 @@ def test_nothing_in_the_search_looks_at_values(goal_cost):
     cem = CEMConfig(num_candidates=8, num_iterations=3, num_elites=2)
     z_now, z_goal = torch.empty(2, 3, 6, device="meta")
     noise, mean = torch.empty(3, 3, 8, 5, 10, device="meta"), torch.empty(3, 5, 10, device="meta")
-    found = plan_group(model, z_now, z_goal, noise, mean, capacity=4, goal_cost=goal_cost, cem=cem)
+    found = plan_group(model, z_now, z_goal, noise, mean, SearchSettings(4, cem, goal_cost))
     assert found.mean.shape == (3, 5, 10)
     assert found.mean.is_meta
 

@@ -11,8 +11,8 @@ from alewm.config import differences, from_dict, to_dict
 from alewm.errors import InputError
 from alewm.experiments.oscillator.config import OscillatorRun
 from alewm.files import read_json, write_json
-from alewm.runs.checkpoint import save_tensors
 from alewm.runs.folder import RunFolder
+from alewm.runs.tensors import save_tensors
 
 
 def test_the_same_config_continues_and_another_is_refused_with_the_difference(tmp_path):

@@ -8,6 +8,7 @@ import torch
 from memory_windows import MemoryWindows, Windows, draw_windows, run_config
 
 from alewm.training.ranks import share_of_batch, start_ranks, this_rank
+from alewm.training.source import RunWindows
 from alewm.training.trainer import Trainer, TrainingResult
 
 
@@ -32,7 +33,7 @@ def train_slowly(folder: Path, most: int | None = None) -> TrainingResult:
     """The run that is killed, repeated and spread over ranks."""
     config = run_config(num_steps=30, checkpoint_every=7)
     source = SlowWindows(draw_windows(80), config.training.batch_size, most)
-    return Trainer(config, source, folder=folder, device=start_ranks(torch.device("cpu"))).run()
+    return Trainer(config, RunWindows(source), folder=folder, device=start_ranks(torch.device("cpu"))).run()
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from alewm.model.vit import ViTConfig
 from alewm.planning.cem import CEMConfig
 from alewm.planning.planner import Planner, PlanningConfig
 from alewm.training.checkpoint import checkpoints_in, load_world_model
+from alewm.training.source import RunWindows
 from alewm.training.trainer import Trainer
 
 CPU = torch.device("cpu")
@@ -42,7 +43,7 @@ def train(store, folder, run):
         WindowLoader(store, [4], statistics, LoaderConfig(batch_size=16, num_threads=1, shuffle=False)) as validation,
     ):
         extras = {"action_statistics": statistics.to_dict()}
-        return Trainer(run, source, folder=folder, device=CPU, validation=validation, extras=extras).run()
+        return Trainer(run, RunWindows(source, validation), folder=folder, device=CPU, extras=extras).run()
 
 
 def test_a_run_interrupted_between_batches_reads_on_where_it_stopped(store, tmp_path):

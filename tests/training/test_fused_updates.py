@@ -15,6 +15,7 @@ from alewm.training.graphed import accelerated
 from alewm.training.losses import Objective
 from alewm.training.noise import RandomStreams
 from alewm.training.optim import build_optimizer
+from alewm.training.source import RunWindows
 from alewm.training.step import PlainUpdates
 from alewm.training.trainer import Trainer
 
@@ -79,7 +80,7 @@ def test_blocks_are_fused_where_they_can_be_and_the_reason_is_given():
 
 
 def test_a_run_without_a_gpu_has_plain_blocks_and_is_refused_if_it_asks_for_others(tmp_path):
-    windows = MemoryWindows(draw_windows(16), 16)
+    windows = RunWindows(MemoryWindows(draw_windows(16), 16))
     with pytest.raises(InputError, match="The encoder's blocks cannot be fused: the device is a cpu"):
         Trainer(run_config(encoder_blocks="fused"), windows, folder=tmp_path, device=CPU)
     assert not any(tmp_path.iterdir())

@@ -15,6 +15,7 @@ from alewm.training.checkpoint import checkpoints_in, load_world_model
 from alewm.training.loggers import Loggers
 from alewm.training.noise import RandomStreams
 from alewm.training.rollout_picture import rollout_picture
+from alewm.training.source import RunWindows
 from alewm.training.trainer import Trainer
 
 CPU = torch.device("cpu")
@@ -24,8 +25,8 @@ def train(folder, *names, **options):
     config = run_config(keep_checkpoints=3, **options)
     source = MemoryWindows(draw_windows(80), config.training.batch_size)
     told = Loggers(names, folder, {"seed": config.training.seed})
-    arguments = {"folder": folder, "device": CPU, "validation": [draw_windows(16, seed=5)], "loggers": told}
-    return Trainer(config, source, **arguments).run()
+    windows = RunWindows(source, [draw_windows(16, seed=5)])
+    return Trainer(config, windows, folder=folder, device=CPU, loggers=told).run()
 
 
 def lines(folder, kind):
@@ -81,7 +82,7 @@ def test_loggers_change_no_weight(tmp_path, precision):
 def test_the_first_imagined_frame_is_the_one_it_begins_with_and_all_are_of_the_batch(tmp_path):
     config = run_config()
     windows = draw_windows(16)
-    trainer = Trainer(config, MemoryWindows(windows, 16), folder=tmp_path, device=CPU)
+    trainer = Trainer(config, RunWindows(MemoryWindows(windows, 16)), folder=tmp_path, device=CPU)
     model = trainer.model.eval()
     noise = RandomStreams(0, CPU).draw_step(model, 16, 3, drops=False)
     losses = trainer.objective(model, *windows, noise, torch.Generator().manual_seed(0))

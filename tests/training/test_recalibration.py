@@ -15,6 +15,7 @@ from alewm.training.checkpoint import load_world_model
 from alewm.training.losses import Objective
 from alewm.training.noise import RandomStreams
 from alewm.training.recalibration import recalibrate
+from alewm.training.source import RunWindows
 from alewm.training.trainer import Trainer, TrainingResult
 
 CPU = torch.device("cpu")
@@ -46,20 +47,17 @@ class StoppedError(Exception):
 def trained(folder: Path, num_batches: int, interrupted_at: int | None = None) -> TrainingResult:
     config = run_config(recalibration_batches=num_batches)
 
-    def interrupt(step: int, *_) -> None:
+    def interrupt(step: int, _) -> None:
         if step == interrupted_at:
             raise StoppedError
 
     windows = draw_windows(80)
-    return Trainer(
-        config,
+    read = RunWindows(
         MemoryWindows(windows, 16),
-        folder=folder,
-        device=CPU,
         validation=[draw_windows(16, seed=5)],
         recalibration=[windows.rows(16 * i, 16 * i + 16) for i in range(num_batches)],
-        progress=interrupt,
-    ).run()
+    )
+    return Trainer(config, read, folder=folder, device=CPU).run(interrupt)
 
 
 def test_moments_are_the_means_over_the_batches_whatever_they_were():

@@ -18,7 +18,7 @@ from alewm.model.fused.widths import why_not_fused
 from alewm.model.vit import ViTBlock, one_after_the_other
 from alewm.model.world_model import build_world_model
 from alewm.planning.cem import CEMConfig
-from alewm.planning.inner_loop import plan_group
+from alewm.planning.inner_loop import SearchSettings, plan_group
 from alewm.regularizers.mix_sigreg import mix_sigreg
 from alewm.regularizers.slices import random_directions
 from alewm.shapes import Tensor
@@ -199,14 +199,14 @@ def _planning(preset_name: str, batch: int, where: torch.device) -> Iterator[Dif
     now, goal = torch.randn(2, B, D, generator=generator, device=where)
     noise = torch.randn(4, B, 64, 5, model.config.action_dim, generator=generator, device=where)
     start = torch.zeros(B, 5, model.config.action_dim, device=where)
-    plain = plan_group(model, now, goal, noise, start, capacity=capacity, goal_cost="active", cem=cem)
+    settings = SearchSettings(capacity, cem)
+    plain = plan_group(model, now, goal, noise, start, settings)
     recorded = GraphedSearch(model, torch.float32)
-    options = {"capacity": capacity, "goal_cost": "active", "cem": cem, "context": 3}
-    whole = recorded(model, now, goal, noise, start, **options)  # type: ignore[arg-type]
+    whole = recorded(model, now, goal, noise, start, settings)
     yield Difference("recorded search in float32: predicted cost", _relative(whole.cost, plain.cost), 2e-2)
-    wide = options | {"capacity": D}
-    recorded(model, now.repeat(2, 1), goal.repeat(2, 1), noise.repeat(1, 2, 1, 1, 1), start.repeat(2, 1, 1), **wide)  # type: ignore[arg-type]
-    again = recorded(model, now, goal, noise, start, **options)  # type: ignore[arg-type]
+    twice = now.repeat(2, 1), goal.repeat(2, 1), noise.repeat(1, 2, 1, 1, 1), start.repeat(2, 1, 1)
+    recorded(model, *twice, SearchSettings(D, cem))
+    again = recorded(model, now, goal, noise, start, settings)
     yield Difference(
         "recorded search, repeated after a larger one: plans",
         float((whole.mean - again.mean).abs().max()),

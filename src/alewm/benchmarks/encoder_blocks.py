@@ -57,8 +57,8 @@ def bench_encoder_blocks(
 def _kernels(
     rows: int, tokens: int, config: ViTConfig, tiles: Sequence[str], repeats: int, where: torch.device
 ) -> list[dict[str, Any]]:
+    from alewm.benchmarks.kernel_trials import attention_trials, fastest, mlp_trials, residual_trials, time_tiles
     from alewm.model.fused.tiles import tile_from
-    from alewm.model.fused.trials import attention_trials, fastest, mlp_trials, residual_trials, time_tiles
 
     dtype, width = _dtype(where), config.hidden_dim
     trials = [

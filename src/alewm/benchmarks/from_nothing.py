@@ -20,6 +20,7 @@ from typing import Any
 
 from alewm.benchmarks.timing import print_line
 from alewm.errors import InputError
+from alewm.ranges import check_seeds
 
 _STAGES = {"collecting": "collect_seconds", "training and planning": "learn_seconds"}
 """What a demonstration says of its time, and what it is called here; the rest is its start and its page."""
@@ -35,8 +36,7 @@ def bench_from_nothing(*, scale: str, seeds: Sequence[int], warm: bool, out: Pat
 
     The run folders stay in `out` if it is given; recordings are deleted once their model is evaluated.
     """
-    if not seeds or len(set(seeds)) != len(seeds):
-        raise InputError(f"Give one seed or several different ones, got {list(seeds)}.")
+    check_seeds(seeds)
     print(f"alewm demo --scale {scale}, {'warm' if warm else 'empty'} caches")
     print(f"{'seed':>6}{'collecting s':>14}{'learning s':>12}{'total s':>10}{'success':>10}{'capacity':>10}")
     measured = []

@@ -76,5 +76,5 @@ def _rate(loader: WindowLoader, num_batches: int) -> float:
     for _ in range(num_batches):
         next(batches).release()
     seconds = time.perf_counter() - began
-    batches.close()  # type: ignore[attr-defined]
+    batches.close()
     return num_batches * loader.config.batch_size / seconds

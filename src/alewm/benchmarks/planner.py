@@ -1,7 +1,7 @@
 """Time of a plan: the reference one episode at a time, and ours for many at once, against the capacity."""
 
+from collections.abc import Mapping
 from functools import partial
-from typing import Any
 
 import torch
 
@@ -10,13 +10,13 @@ from alewm.benchmarks.reference import reference_plan
 from alewm.benchmarks.timing import median_seconds, peak_mebibytes, print_line
 from alewm.data.windows import FRAME_SKIP
 from alewm.devices import find_device
-from alewm.errors import InputError
 from alewm.experiments.presets import preset
-from alewm.model.world_model import build_world_model
+from alewm.model.world_model import WorldModel, build_world_model
 from alewm.planning.cem import CEMConfig
 from alewm.planning.noise import candidate_noise
-from alewm.planning.planner import Planner, PlanningConfig
+from alewm.planning.planner import Planner, PlanningConfig, Plans
 from alewm.planning.search_choice import choose_search
+from alewm.shapes import Float, Tensor
 
 
 @torch.no_grad()
@@ -47,23 +47,17 @@ def bench_planner(
     now, goal = torch.randn(2, episodes, config.model.latent_dim, generator=generator).to(where)
     keys = [(0, episode, 0) for episode in range(episodes)]
 
-    def plan(k: int) -> Any:
+    def plan(k: int) -> Plans:
         return planner.plan(now, goal, [(k,)] * episodes, keys)
 
     rows = {str(k): 1e3 * median_seconds(partial(plan, k), repeats, where) for k in capacities or support.capacities}
+    alone = _reference_milliseconds(model, now, goal, planning, repeats) if reference else None
     print(
         f"{preset_name} on {where}: {episodes} episodes at once, {candidates} candidates, {iterations} iterations, "
         f"horizon {planning.horizon}, median of {repeats}"
     )
     print(f"search: {search.description}")
-    print(f"{'capacity':>9}{'ms':>10}{'ms per episode':>16}")
-    for name, milliseconds in rows.items():
-        print(f"{name:>9}{milliseconds:>10.1f}{milliseconds / episodes:>16.2f}")
-    alone = None
-    if reference:
-        alone = _reference_milliseconds(model, now, goal, support.latent_dim, cem, planning.horizon, repeats)
-        quickest = min(rows.values()) / episodes
-        print(f"reference, one episode at a time, whole latent: {alone:.1f} ms; ratio {alone / quickest:.1f}x")
+    _print_rows(rows, episodes, alone)
     if profile:
         print(kernel_table(partial(plan, (capacities or support.capacities)[0]), where))
     print_line(
@@ -81,12 +75,21 @@ def bench_planner(
     )
 
 
+def _print_rows(rows: Mapping[str, float], episodes: int, alone: float | None) -> None:
+    print(f"{'capacity':>9}{'ms':>10}{'ms per episode':>16}")
+    for name, milliseconds in rows.items():
+        print(f"{name:>9}{milliseconds:>10.1f}{milliseconds / episodes:>16.2f}")
+    if alone is not None:
+        quickest = min(rows.values()) / episodes
+        print(f"reference, one episode at a time, whole latent: {alone:.1f} ms; ratio {alone / quickest:.1f}x")
+
+
 def _reference_milliseconds(
-    model: Any, now: torch.Tensor, goal: torch.Tensor, capacity: int, cem: CEMConfig, horizon: int, repeats: int
+    model: WorldModel, now: Float[Tensor, "B D"], goal: Float[Tensor, "B D"], planning: PlanningConfig, repeats: int
 ) -> float:
-    if repeats < 1:
-        raise InputError(f"--repeats must be at least 1, got {repeats}.")
-    sizes = (cem.num_iterations, cem.num_candidates, horizon, model.config.action_dim)
+    """The plan of one episode with its whole latent, by full-width rollouts, operation by operation."""
+    cem, capacity = planning.cem, model.support.latent_dim
+    sizes = (cem.num_iterations, cem.num_candidates, planning.horizon, model.config.action_dim)
     noise = candidate_noise([(0, 0, 0)], *sizes, device=now.device)
     dtype = torch.bfloat16 if now.is_cuda else None
 

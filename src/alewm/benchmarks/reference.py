@@ -5,12 +5,11 @@ a time with the whole history recomputed at every step.
 """
 
 import importlib.util
-from typing import Any
+from dataclasses import replace
 
 import torch
 from torch import nn
 
-from alewm.capacity.support import CapacitySupport
 from alewm.model.vit import LAYER_NORM_EPS, ViTConfig
 from alewm.model.world_model import Encoding, WorldModel, WorldModelConfig
 from alewm.planning.cem import CEMConfig, CEMResult, solve
@@ -111,6 +110,4 @@ def reference_plan(
 
 def lewm_of(config: WorldModelConfig) -> WorldModelConfig:
     """The same networks without capacities."""
-    values: dict[str, Any] = {**vars(config), "capacities": (config.latent_dim,), "has_selector": False}
-    CapacitySupport(values["capacities"])
-    return WorldModelConfig(**values)
+    return replace(config, capacities=(config.latent_dim,), has_selector=False)

@@ -1,4 +1,4 @@
-"""MixSIGReg forward and backward: the definition, the recurrence, and the C path where there is one."""
+"""MixSIGReg forward and backward: the definition, the recurrence, and the paths in C and Triton where they run."""
 
 from collections.abc import Callable
 from functools import partial
@@ -9,6 +9,7 @@ import torch
 from alewm.benchmarks.timing import median_seconds, print_line, recorded
 from alewm.capacity.prior import polynomial_prior
 from alewm.capacity.support import CapacitySupport
+from alewm.devices import find_device
 from alewm.errors import InputError
 from alewm.regularizers.kernels.dispatch import PathName, choose, why_no_gpu_path
 from alewm.regularizers.kernels.native import why_not
@@ -23,12 +24,12 @@ _PRIOR_DEGREE = -1.5
 
 def bench_regularizer(*, batch: int, frames: int, latent_dim: int, projections: int, repeats: int, device: str) -> None:
     """Prints milliseconds of every path and its agreement with the definition in float64."""
-    support = _support(latent_dim)
+    support, where = _support(latent_dim), find_device(device)
     generator = torch.Generator().manual_seed(0)
-    s = torch.randn(frames, batch, latent_dim, generator=generator).to(device).requires_grad_()
-    logits = torch.randn(batch, len(support), generator=generator).to(device).requires_grad_()
-    u = random_directions(latent_dim, projections, generator=generator).to(device)
-    prior = polynomial_prior(len(support), _PRIOR_DEGREE).to(device)
+    s = torch.randn(frames, batch, latent_dim, generator=generator).to(where).requires_grad_()
+    logits = torch.randn(batch, len(support), generator=generator).to(where).requires_grad_()
+    u = random_directions(latent_dim, projections, generator=generator).to(where)
+    prior = polynomial_prior(len(support), _PRIOR_DEGREE).to(where)
 
     def loss(path: PathName, dtype: torch.dtype, s: torch.Tensor = s, logits: torch.Tensor = logits) -> torch.Tensor:
         q = logits.to(dtype).softmax(-1)
@@ -55,7 +56,7 @@ def bench_regularizer(*, batch: int, frames: int, latent_dim: int, projections: 
             "gradient_error": float((gradient - exact_gradient).abs().max() / exact_gradient.abs().max()),
         }
     chosen = choose(s, support, EPPS_PULLEY)
-    print(f"MixSIGReg, B {batch}, F {frames}, D {latent_dim}, C {len(support)}, P {projections}, float32 on {device}")
+    print(f"MixSIGReg, B {batch}, F {frames}, D {latent_dim}, C {len(support)}, P {projections}, float32 on {where}")
     print(f"{'path':<12}{'ms':>9}{'ratio':>8}{'recorded ms':>13}{'MiB':>8}{'value error':>13}{'gradient error':>16}")
     for name, row in rows.items():
         ratio = rows["reference"]["milliseconds"] / row["milliseconds"]

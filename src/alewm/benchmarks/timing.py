@@ -8,12 +8,14 @@ from typing import Any
 
 import torch
 
+from alewm.errors import InputError
 from alewm.runs.portable import portable
 from alewm.runs.provenance import provenance
 
 
 def median_seconds(call: Callable[[], object], repeats: int, device: torch.device) -> float:
     """The median time of `repeats` calls after three that do not count; waits for the device at the end of each."""
+    check_repeats(repeats)
     seconds = []
     for repeat in range(repeats + 3):
         began = time.perf_counter()
@@ -23,6 +25,12 @@ def median_seconds(call: Callable[[], object], repeats: int, device: torch.devic
         if repeat >= 3:
             seconds.append(time.perf_counter() - began)
     return statistics.median(seconds)
+
+
+def check_repeats(repeats: int) -> None:
+    """Refuses a number of repetitions of which there is no median."""
+    if repeats < 1:
+        raise InputError(f"--repeats must be at least 1, got {repeats}.")
 
 
 def recorded(call: Callable[[], object], device: torch.device) -> Callable[[], object]:

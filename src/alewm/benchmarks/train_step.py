@@ -1,9 +1,9 @@
 """One training update with the data already on the device: LeWM as documented, and ours on each of its paths."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, Literal
+from typing import Literal, TypedDict
 
 import torch
 
@@ -13,12 +13,22 @@ from alewm.benchmarks.timing import median_seconds, peak_mebibytes, print_line
 from alewm.config import overridden
 from alewm.devices import find_device
 from alewm.experiments.presets import preset
+from alewm.shapes import Tensor
 from alewm.training.acceleration import Acceleration, EncoderBlocks
+from alewm.training.config import RunConfig
 from alewm.training.graphed import WARM_UPS
 from alewm.training.rehearsal import random_batch, updates_of
 from alewm.training.repeatable import repeatable
 
 _CALLS_BEFORE_TIMING = WARM_UPS + 1  # compiled in the first, recorded in the last
+
+
+class Row(TypedDict):
+    """What was measured of one way to update."""
+
+    milliseconds: float
+    peak_mebibytes: float | None
+    first_seconds: float
 
 
 def bench_train_step(
@@ -39,27 +49,18 @@ def bench_train_step(
     asked = {"precision": precision, "acceleration": acceleration, "encoder_blocks": encoder_blocks}
     config = overridden(config, {f"training.{name}": value for name, value in asked.items()})
     dtype = config.training.autocast_dtype(where)
-    size = config.model.encoder.image_size
-    pixels, actions = random_batch(config, batch, where)
+    data = random_batch(config, batch, where)
     chosen = config.acceleration_on(where)
-    rows: dict[str, dict[str, Any]] = {}
+    rows: dict[str, Row] = {}
     if reference:
-        step = ReferenceStep(
-            lewm_of(config.model),
-            where,
-            weight=config.objective.regularizer_weight,
-            projections=config.objective.num_projections,
-        )
-        name = f"reference ({step.model.encoder_home})"
-        rows[name] = _timed(lambda: step(pixels, actions, dtype), repeats, where)
-        del step
+        rows |= _reference_row(config, data, repeats, where)
     if reference and chosen.path != "none":
-        rows["none"] = _timed(partial(updates_of(config, "none", where), pixels, actions), repeats, where)
+        rows["none"] = _timed(partial(updates_of(config, "none", where), *data), repeats, where)
     plain = f"{chosen.path}, fused blocks" if chosen.fused else chosen.path
     ours = f"{plain}, repeatable" if deterministic else plain
 
-    def our_update() -> Callable[[], Any]:
-        return partial(updates_of(config, chosen.path, where, fused=chosen.fused), pixels, actions)
+    def our_update() -> Callable[[], object]:
+        return partial(updates_of(config, chosen.path, where, fused=chosen.fused), *data)
 
     update = our_update()
     with repeatable(deterministic):
@@ -67,19 +68,12 @@ def bench_train_step(
     if deterministic:  # second, since what repeatable products need is settled by a process's first one
         rows[plain] = _timed(our_update(), repeats, where)
     arithmetic = str(dtype or torch.float32).removeprefix("torch.")
-    method, latent = config.objective.method, config.model.latent_dim
-    windows = f"{batch} windows of {pixels.shape[1]} frames of {size} x {size}"
+    method, latent, size = config.objective.method, config.model.latent_dim, config.model.encoder.image_size
+    windows = f"{batch} windows of {data[0].shape[1]} frames of {size} x {size}"
     print(f"{preset_name}: {method}, D {latent}, {windows} on {where}")
     repeats_itself = ", repeatable bit by bit" if deterministic else ""
     print(f"{arithmetic}, median of {repeats}; ours: {chosen}{repeats_itself}")
-    print(f"{'':<34}{'ms':>9}{'ratio':>8}{'windows/s':>12}{'peak MiB':>10}{'first calls s':>15}")
-    slowest = next(iter(rows.values()))["milliseconds"]
-    for name, row in rows.items():
-        peak = "-" if row["peak_mebibytes"] is None else f"{row['peak_mebibytes']:,.0f}"
-        rate, ratio = 1e3 * batch / row["milliseconds"], slowest / row["milliseconds"]
-        print(
-            f"{name:<34}{row['milliseconds']:>9.2f}{ratio:>7.2f}x{rate:>12,.0f}{peak:>10}{row['first_seconds']:>15.1f}"
-        )
+    _print_rows(rows, batch)
     if profile:
         print(kernel_table(update, where))
     print_line(
@@ -99,7 +93,30 @@ def bench_train_step(
     )
 
 
-def _timed(call: Callable[[], Any], repeats: int, where: torch.device) -> dict[str, Any]:
+def _reference_row(config: RunConfig, data: tuple[Tensor, Tensor], repeats: int, where: torch.device) -> dict[str, Row]:
+    """The update of LeWM as documented, under the name of its encoder; it is gone before ours is made."""
+    step = ReferenceStep(
+        lewm_of(config.model),
+        where,
+        weight=config.objective.regularizer_weight,
+        projections=config.objective.num_projections,
+    )
+    dtype = config.training.autocast_dtype(where)
+    return {f"reference ({step.model.encoder_home})": _timed(lambda: step(*data, dtype), repeats, where)}
+
+
+def _print_rows(rows: Mapping[str, Row], batch: int) -> None:
+    print(f"{'':<34}{'ms':>9}{'ratio':>8}{'windows/s':>12}{'peak MiB':>10}{'first calls s':>15}")
+    slowest = next(iter(rows.values()))["milliseconds"]
+    for name, row in rows.items():
+        peak = "-" if row["peak_mebibytes"] is None else f"{row['peak_mebibytes']:,.0f}"
+        rate, ratio = 1e3 * batch / row["milliseconds"], slowest / row["milliseconds"]
+        print(
+            f"{name:<34}{row['milliseconds']:>9.2f}{ratio:>7.2f}x{rate:>12,.0f}{peak:>10}{row['first_seconds']:>15.1f}"
+        )
+
+
+def _timed(call: Callable[[], object], repeats: int, where: torch.device) -> Row:
     is_gpu = where.type == "cuda"
     if is_gpu:
         torch.cuda.empty_cache()

@@ -9,14 +9,9 @@ TEMPERATURE = 0.5
 """η, constant throughout the paper."""
 
 
-def gumbel_noise(
-    *shape: int,
-    generator: torch.Generator,
-    device: torch.device | None = None,
-    dtype: torch.dtype = torch.float32,
-) -> Tensor:
+def gumbel_noise(*shape: int, generator: torch.Generator, dtype: torch.dtype = torch.float32) -> Tensor:
     """g = -log(-log U), with U clamped away from 0 and 1 so that g is finite in `dtype`."""
-    uniform = torch.rand(shape, generator=generator, device=device or generator.device, dtype=dtype)
+    uniform = torch.rand(shape, generator=generator, device=generator.device, dtype=dtype)
     limits = torch.finfo(dtype)
     return -(-uniform.clamp(limits.tiny, 1 - limits.eps).log()).log()
 

@@ -9,13 +9,14 @@ from alewm.cli.bench_data import Collect, Loader, Replay, ReplaySimulated
 from alewm.cli.bench_envs import PushT, TrueSimulator
 from alewm.cli.bench_model import Check, EncoderBlocks, Evaluate, Planner, Scaling, TrainStep
 from alewm.cli.bench_whole import FromNothing
+from alewm.cli.flags import BatchSize
 
 
 @dataclass(frozen=True)
 class Regularizer:
     """MixSIGReg forward and backward: every path beside the definition."""
 
-    batch: int = 256
+    batch: BatchSize = 256
     """B, windows."""
     frames: int = 9
     """F, frame positions."""
@@ -26,7 +27,7 @@ class Regularizer:
     repeats: int = 15
     """Timed calls after three warm-up calls; the median is reported."""
     device: str = "cpu"
-    """Where to measure, as torch names devices."""
+    """auto (a GPU where there is one), cpu, cuda or cuda:1."""
 
     def run(self) -> None:
         """Prints the table and the line of JSON."""

@@ -6,6 +6,8 @@ from typing import Annotated, Literal
 
 import tyro
 
+from alewm.cli.flags import BatchSize, Filter
+
 
 @dataclass(frozen=True)
 class Collect:
@@ -39,9 +41,9 @@ class Loader:
     """Episodes to record for the occasion."""
     image_size: int | None = None
     """Pixels per side of those; if not given, 224."""
-    compression: Annotated[Literal["gzip", "zstd"], tyro.conf.arg(name="filter")] = "gzip"
+    compression: Filter = "gzip"
     """How those are compressed."""
-    batch: int = 128
+    batch: BatchSize = 128
     """Windows per batch."""
     batches: int = 40
     """Batches to time."""

@@ -2,20 +2,19 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
-
-import tyro
+from typing import Literal
 
 from alewm.benchmarks.sizes import Sizes
+from alewm.cli.flags import BatchSize, PresetName
 
 
 @dataclass(frozen=True)
 class TrainStep:
     """One whole training update with the data already on the device."""
 
-    preset_name: Annotated[str, tyro.conf.arg(name="preset")] = "two-room-192"
+    preset_name: PresetName = "two-room-192"
     """The configuration; two-room-192 is ViT-Tiny/14 with D = 192."""
-    batch: int = 128
+    batch: BatchSize = 128
     """Windows per update."""
     repeats: int = 20
     """Timed updates after three warm-up ones; the median is reported."""
@@ -80,7 +79,7 @@ class EncoderBlocks:
 class Planner:
     """Time of a plan against the capacity it is made with."""
 
-    preset_name: Annotated[str, tyro.conf.arg(name="preset")] = "two-room-192"
+    preset_name: PresetName = "two-room-192"
     """The configuration; the weights are untrained."""
     episodes: int = 50
     """Episodes planned together."""
@@ -110,7 +109,7 @@ class Planner:
 class Evaluate:
     """A whole Two-Room evaluation, environment, planning and floors together."""
 
-    preset_name: Annotated[str, tyro.conf.arg(name="preset")] = "two-room-192"
+    preset_name: PresetName = "two-room-192"
     """The configuration; the weights are untrained."""
     episodes: int = 200
     """Pairs to plan to."""
@@ -134,9 +133,9 @@ class Evaluate:
 class Check:
     """Every fast path of a GPU beside its reference: are they equal up to rounding?"""
 
-    preset_name: Annotated[str, tyro.conf.arg(name="preset")] = "two-room-192"
+    preset_name: PresetName = "two-room-192"
     """The configuration; the weights are untrained."""
-    batch: int = 32
+    batch: BatchSize = 32
     """Windows, images or candidates compared at once."""
     device: str = "auto"
     """auto, cuda or cuda:1."""
@@ -152,7 +151,7 @@ class Check:
 class Scaling(Sizes):
     """How costs grow with capacity, candidates, episodes, batch, width and projections; a panel each."""
 
-    preset_name: Annotated[str, tyro.conf.arg(name="preset")] = "two-room-192"
+    preset_name: PresetName = "two-room-192"
     """The configuration that stays where another size grows."""
     repeats: int = 5
     """Timed calls after warm-up; the median is reported."""

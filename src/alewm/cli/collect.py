@@ -2,9 +2,11 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import tyro
+
+from alewm.cli.flags import Filter
 
 
 @dataclass(frozen=True)
@@ -25,7 +27,7 @@ class Collect:
     """Every episode is determined by this seed and its number."""
     image_size: int | None = None
     """Pixels per side of a frame; if not given, the task's own (224). Smaller frames are exact area averages."""
-    compression: Annotated[Literal["gzip", "zstd"], tyro.conf.arg(name="filter")] = "gzip"
+    compression: Filter = "gzip"
     """How frames are compressed, losslessly: gzip opens everywhere; zstd is smaller and faster to read, and needs the
     extra alewm[zstd]."""
     behaviour: str | None = None

@@ -6,6 +6,8 @@ from typing import Annotated, Literal
 
 import tyro
 
+from alewm.cli.flags import Filter
+
 
 @dataclass(frozen=True)
 class Convert:
@@ -33,7 +35,7 @@ class Convert:
     """Rows per second, stored in the file; if not given, what the data set or the first video says."""
     episodes: int | None = None
     """Only the first so many episodes."""
-    compression: Annotated[Literal["gzip", "zstd"], tyro.conf.arg(name="filter")] = "gzip"
+    compression: Filter = "gzip"
     """How frames are compressed, losslessly; zstd needs the extra alewm[zstd]."""
     jobs: int = 0
     """Processes to use; 0 means one per core."""

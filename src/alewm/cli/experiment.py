@@ -9,11 +9,13 @@ import tyro
 
 from alewm.errors import InputError
 from alewm.experiments.oscillator import NAME as OSCILLATOR
+from alewm.ranges import check_seeds
 from alewm.workers import num_processes
 
 if TYPE_CHECKING:
     from alewm.experiments.framework.choice import Choice
     from alewm.experiments.framework.executor import Executor
+    from alewm.experiments.framework.experiment import Recipe
     from alewm.experiments.framework.library import Library
 
 
@@ -89,7 +91,7 @@ class Experiment:
         from alewm.runs.provenance import provenance
 
         asked = recipe(self.name)
-        choice, library = self._choice(), self._library()
+        choice, library = self._choice(asked), self._library()
         experiment = asked.build(choice)
         if self.dry_run:
             for line in planned(experiment, library, self.updates_per_second):
@@ -146,22 +148,19 @@ class Experiment:
             return
         Oscillator(out=out, seeds=seeds, epochs=epochs, jobs=self.jobs).run()
 
-    def _choice(self) -> "Choice":
-        from alewm.experiments.catalogue import recipe
+    def _choice(self, asked: "Recipe") -> "Choice":
         from alewm.experiments.framework.choice import Choice
         from alewm.experiments.framework.scale import make_scale
 
-        assert self.name is not None
         scale = make_scale(self.scale, self.short_steps, self.short_rate)
-        if len(set(self.seeds)) != len(self.seeds) or any(seed < 0 for seed in self.seeds):
-            raise InputError(f"Seeds are different numbers of 0 or more, got {self.seeds}.")
         if self.scale == "smoke" and self.only:
             raise InputError("The scale smoke has one task and one width; --only has nothing to choose from.")
-        if self.search and not recipe(self.name).compares_configurations:
-            raise InputError(f"{self.name} compares no configurations, so that --search has nothing to search.")
-        if self.lewm_widths and not recipe(self.name).chooses_lewm_width:
-            raise InputError(f"{self.name} does not choose LeWM's width, so that --lewm-widths has nothing to limit.")
-        seeds = self.seeds or recipe(self.name).seeds or scale.seeds
+        if self.search and not asked.compares_configurations:
+            raise InputError(f"{asked.name} compares no configurations, so that --search has nothing to search.")
+        if self.lewm_widths and not asked.chooses_lewm_width:
+            raise InputError(f"{asked.name} does not choose LeWM's width, so that --lewm-widths has nothing to limit.")
+        seeds = self.seeds or asked.seeds or scale.seeds
+        check_seeds(seeds)
         return Choice(scale, seeds, self.only, self.search, self.lewm_widths)
 
     def _library(self) -> "Library":

@@ -3,14 +3,11 @@
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import tyro
 
 from alewm.errors import InputError
-
-if TYPE_CHECKING:
-    from alewm.data.store import EpisodeStore
 
 
 @dataclass(frozen=True)
@@ -41,28 +38,15 @@ class Inspect:
         from alewm.data.contact_sheet import write_contact_sheet
         from alewm.data.inspection import describe_columns, describe_episodes, find_problems
         from alewm.data.store import EpisodeStore
+        from alewm.data.verify import verify_frames
 
         print(describe_columns(self.path), flush=True)
         with EpisodeStore.open(self.path) as store:
             print(f"\n{describe_episodes(store)}\n", flush=True)
-            _check_frames(store, decode=not self.quick)
+            verify_frames(store, decode=not self.quick)
             problems = find_problems(store)
             print("\n".join(f"note: {problem}" for problem in problems) or "no problem found")
             print(write_contact_sheet(store, self.out or self.path.with_name(f"{self.path.stem}.frames.png")))
-
-
-def _check_frames(store: "EpisodeStore", *, decode: bool) -> None:
-    from alewm.data.verify import verify_frames
-    from alewm.progress import Progress
-    from alewm.workers import num_available_cores
-
-    with Progress(f"checking {store.path}", store.num_frames, "frames") as bar:
-        verify_frames(
-            store,
-            decode=decode,
-            num_threads=num_available_cores(),
-            on_progress=lambda done, _: bar.advance(done - bar.done),
-        )
 
 
 def _describe_folder(path: Path) -> str:

@@ -18,7 +18,7 @@ class Publish:
 
     runs: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN ...")]
     """Finished and evaluated run folders; what is below RUN/evaluations comes along."""
-    to: Path
+    out: Annotated[Path, tyro.conf.arg(aliases=("--to",))]
     """The folder for them, for example results/two-room-short; each run gets a folder of its name in it."""
 
     def run(self) -> None:
@@ -27,9 +27,9 @@ class Publish:
         from alewm.reports.publish import publish_runs
 
         if not self.runs:
-            raise InputError("Name at least one run folder: alewm publish RUN --to results/NAME.")
-        published = publish_runs(self.runs, self.to)
+            raise InputError("Name at least one run folder: alewm publish RUN --out results/NAME.")
+        published = publish_runs(self.runs, self.out)
         for path in published.left_out:
             print(f"left out, too large: {path} ({path.stat().st_size:,} bytes)", file=sys.stderr)
         print(f"{len(published.folders)} runs, {published.num_bytes:,} bytes")
-        print(self.to)
+        print(self.out)

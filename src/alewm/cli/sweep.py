@@ -9,6 +9,7 @@ import tyro
 
 from alewm.cli.assignments import assigned_values
 from alewm.errors import InputError
+from alewm.ranges import check_seeds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -115,14 +116,13 @@ class Sweep:
         from alewm.experiments.sweep.fields import SEED
         from alewm.experiments.sweep.grid import paper_sweep, preset_sweep
 
-        if len({*self.seeds}) != len(self.seeds) or any(seed < 0 for seed in self.seeds):
-            raise InputError(f"Seeds are different numbers of 0 or more, got {self.seeds}.")
+        seeds = self.seeds or SEEDS
+        check_seeds(seeds)
         if self.only and self.presets:
             raise InputError("--only chooses among the paper's grids; with presets, name those you want instead.")
         values = assigned_values(self.set)
         if SEED in values:
             raise InputError(f"--set {SEED} is what --seeds is for: --seeds 3072 3073.")
-        seeds = self.seeds or SEEDS
         return preset_sweep(self.presets, seeds, values) if self.presets else paper_sweep(seeds, self.only, values)
 
     def _settings(self) -> "EvaluationSettings | None":

@@ -86,6 +86,13 @@ def read_column(path: Path, name: str, column: h5py.Dataset) -> np.ndarray:
     return values
 
 
+def row_without_action(action: np.ndarray) -> int | None:
+    """The first row of an episode's actions `[rows, A]` that is not finite; the last may be NaN, since none follows."""
+    wrong = ~np.isfinite(action).all(axis=1)
+    wrong[-1] = np.isinf(action[-1]).any()
+    return int(wrong.argmax()) if wrong.any() else None
+
+
 def check_actions(path: Path, actions: np.ndarray, last_rows: np.ndarray) -> None:
     """Refuse infinite actions, and NaN anywhere but in the last row of an episode."""
     bad = np.isinf(actions).any(axis=1)

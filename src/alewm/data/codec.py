@@ -92,7 +92,8 @@ class Compression:
         if self.filter == "gzip":
             compressor = zlib.compressobj(self.used_level, zlib.DEFLATED, _WINDOW_BITS, _MEMORY_LEVEL)
             return compressor.compress(frame) + compressor.flush()
-        return _zstd_compressor(self.used_level).compress(frame)  # type: ignore[no-any-return]
+        stream: bytes = _zstd_compressor(self.used_level).compress(frame)
+        return stream
 
     def check_installed(self) -> None:
         """Refuse a filter whose packages are missing, with the line that installs them."""

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from alewm.data import schema
+from alewm.data.checks import row_without_action
 from alewm.data.codec import Compression
 from alewm.errors import InputError
 
@@ -152,10 +153,8 @@ def _check_holds_something(name: str, row_shape: tuple[int, ...]) -> None:
 
 def _check_actions(action: np.ndarray) -> None:
     """Refuse here what a reader would refuse once the whole file is written."""
-    wrong = ~np.isfinite(action).all(axis=1)
-    wrong[-1] = np.isinf(action[-1]).any()
-    if wrong.any():
-        row = int(wrong.argmax())
+    row = row_without_action(action)
+    if row is not None:
         raise InputError(
             f"Column {schema.ACTION!r}, row {row} of {len(action)}: the action is {action[row].tolist()}; finite "
             f"numbers were expected, and NaN in the last row only. Repair the episode or leave it out."

@@ -173,7 +173,9 @@ class PlainFrames:
 
     def __init__(self, store: EpisodeStore, reason: str) -> None:
         self.shape = store.frame_shape
-        self.description = f"frames read through HDF5, one thread at a time ({reason}); a converted file is faster"
+        self.description = (
+            f"frames read through HDF5, one thread at a time ({reason}); a copy in our layout is faster (docs/data.md)"
+        )
         self._store = store
         self._lock = Lock()
 

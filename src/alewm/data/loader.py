@@ -1,7 +1,7 @@
 """Training windows in batches: the same for a seed whatever the number of threads, processes or interruptions."""
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import pairwise
@@ -155,7 +155,7 @@ class WindowLoader:
         """The rest of the current epoch."""
         return self._batches(stop_after_epoch=self._next.epoch)
 
-    def forever(self) -> Iterator[Windows]:
+    def forever(self) -> Generator[Windows, None, None]:
         """Batches of this epoch and all that follow, without a pause between them."""
         return self._batches(stop_after_epoch=None)
 
@@ -188,7 +188,7 @@ class WindowLoader:
     ) -> None:
         self.close()
 
-    def _batches(self, stop_after_epoch: int | None) -> Iterator[Windows]:
+    def _batches(self, stop_after_epoch: int | None) -> Generator[Windows, None, None]:
         ahead = self._next
         pending: deque[tuple[_Position, Windows, list[Future[None]]]] = deque()
         try:

@@ -1,13 +1,11 @@
 """Per-dimension action statistics: fitted on training episodes, saved with the model, never refitted."""
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 import torch
 
-from alewm.data.sidecar import read_json, write_json
 from alewm.data.splits import Splits
 from alewm.data.store import EpisodeStore
 from alewm.errors import InputError
@@ -77,15 +75,6 @@ class ActionStatistics:
     def from_dict(cls, values: dict[str, Any]) -> "ActionStatistics":
         """The statistics that `to_dict` wrote."""
         return cls(tuple(map(float, values["mean"])), tuple(map(float, values["std"])))
-
-    def save(self, path: Path) -> None:
-        """Write the statistics to `path`."""
-        write_json(path, self.to_dict())
-
-    @classmethod
-    def load(cls, path: Path) -> "ActionStatistics":
-        """The statistics in `path`."""
-        return cls.from_dict(read_json(path, ("mean", "std")))
 
     def _like(self, actions: Tensor) -> tuple[Tensor, Tensor]:
         return (

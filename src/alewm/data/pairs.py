@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from alewm.config import from_dict, to_dict
-from alewm.data.sidecar import beside, check_fingerprint, kept_beside, read_json, write_json
+from alewm.data.sidecar import beside, check_fingerprint, kept_beside, read_sidecar, write_sidecar
 from alewm.data.splits import Splits
 from alewm.data.store import EpisodeStore
 from alewm.errors import InputError
@@ -47,48 +47,47 @@ class EvaluationPairs:
 
     def part(self, name: str) -> tuple[EvaluationPair, ...]:
         """The pairs of `validation` or `test`."""
-        if name not in ("validation", "test"):
+        parts = {"validation": self.validation, "test": self.test}
+        if name not in parts:
             raise InputError(f"There are no evaluation pairs for {name!r}; choose validation or test.")
-        return getattr(self, name)  # type: ignore[no-any-return]
+        return parts[name]
 
     def save(self, path: Path) -> None:
         """Write the pairs to `path`."""
-        write_json(path, to_dict(self))
+        write_sidecar(path, to_dict(self))
 
     @classmethod
     def load(cls, path: Path) -> "EvaluationPairs":
         """The pairs in `path`."""
-        values = read_json(path, ("validation", "test", "seed", "fingerprint"))
+        values = read_sidecar(path, ("validation", "test", "seed", "fingerprint"))
         for part in ("validation", "test"):
             values[part] = tuple(from_dict(EvaluationPair, pair) for pair in values[part])
         return from_dict(cls, values)
 
 
-def draw_pairs(
-    store: EpisodeStore, episodes: Iterable[int], seed: int = PAIR_SEED, goal_offset: int = GOAL_OFFSET
-) -> tuple[EvaluationPair, ...]:
-    """One pair for each of `episodes`, its start uniform over the rows that have a goal `goal_offset` steps later.
+def draw_pairs(store: EpisodeStore, episodes: Iterable[int], seed: int = PAIR_SEED) -> tuple[EvaluationPair, ...]:
+    """One pair for each of `episodes`, its start uniform over the rows that have a goal `GOAL_OFFSET` steps later.
 
     Each episode has its own stream, so that its pair does not depend on which others are held out.
     """
-    return tuple(_draw_pair(store, episode, seed, goal_offset) for episode in episodes)
+    return tuple(_draw_pair(store, episode, seed) for episode in episodes)
 
 
-def start_of_pair(episode: int, num_rows: int, seed: int = PAIR_SEED, goal_offset: int = GOAL_OFFSET) -> int:
+def start_of_pair(episode: int, num_rows: int, seed: int = PAIR_SEED) -> int:
     """The row at which the pair of an episode of `num_rows` rows starts."""
-    return int(np.random.default_rng([seed, episode]).integers(num_rows - goal_offset))
+    return int(np.random.default_rng([seed, episode]).integers(num_rows - GOAL_OFFSET))
 
 
-def _draw_pair(store: EpisodeStore, episode: int, seed: int, goal_offset: int) -> EvaluationPair:
+def _draw_pair(store: EpisodeStore, episode: int, seed: int) -> EvaluationPair:
     rows = store.rows_of(episode)
-    num_starts = rows.stop - rows.start - goal_offset
+    num_starts = rows.stop - rows.start - GOAL_OFFSET
     if num_starts < 1:
         raise InputError(
-            f"Episode {episode} of {store.path} has {rows.stop - rows.start} rows; a start and a goal {goal_offset} "
-            f"steps later need {goal_offset + 1}. Leave it out."
+            f"Episode {episode} of {store.path} has {rows.stop - rows.start} rows; a start and a goal {GOAL_OFFSET} "
+            f"steps later need {GOAL_OFFSET + 1}. Leave it out."
         )
-    start = start_of_pair(episode, rows.stop - rows.start, seed, goal_offset)
-    goal = start + goal_offset
+    start = start_of_pair(episode, rows.stop - rows.start, seed)
+    goal = start + GOAL_OFFSET
     return EvaluationPair(episode, start, goal, rows.start + start, rows.start + goal)
 
 

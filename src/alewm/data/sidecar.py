@@ -17,7 +17,7 @@ def beside(data_path: str | Path, kind: str) -> Path:
     return data_path.with_name(f"{data_path.stem}.{kind}.json")
 
 
-def write_json(path: Path, values: dict[str, Any]) -> None:
+def write_sidecar(path: Path, values: dict[str, Any]) -> None:
     """Write `values` to `path` in one step, so that no reader ever sees half of them."""
     write_text(path, json.dumps(values, indent=1) + "\n")
 
@@ -36,7 +36,7 @@ def kept_beside(data_path: Path) -> Iterator[None]:
         ) from None
 
 
-def read_json(path: Path, fields: tuple[str, ...]) -> dict[str, Any]:
+def read_sidecar(path: Path, fields: tuple[str, ...]) -> dict[str, Any]:
     """The object in `path`, checked to have `fields`."""
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
@@ -44,10 +44,10 @@ def read_json(path: Path, fields: tuple[str, ...]) -> dict[str, Any]:
         raise InputError(f"{path} does not exist.") from None
     except (UnicodeDecodeError, json.JSONDecodeError) as error:
         raise InputError(f"{path} is not valid JSON ({error}); delete it to have it made anew.") from None
-    missing = [field for field in fields if not isinstance(values, dict) or field not in values]
-    if missing:
+    found: dict[str, Any] = values if isinstance(values, dict) else {}
+    if missing := [field for field in fields if field not in found]:
         raise InputError(f"{path} lacks {', '.join(missing)}; delete it to have it made anew.")
-    return values  # type: ignore[no-any-return]
+    return found
 
 
 def check_fingerprint(path: Path, found: str, expected: str, data_path: str | Path) -> None:

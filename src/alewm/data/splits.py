@@ -13,7 +13,7 @@ import numpy as np
 
 from alewm.config import from_dict, to_dict
 from alewm.data.families import Families, find_families
-from alewm.data.sidecar import beside, check_fingerprint, kept_beside, read_json, write_json
+from alewm.data.sidecar import beside, check_fingerprint, kept_beside, read_sidecar, write_sidecar
 from alewm.data.store import EpisodeStore
 from alewm.errors import InputError
 
@@ -50,18 +50,19 @@ class Splits:
 
     def part(self, name: str) -> tuple[int, ...]:
         """The episodes of `train`, `validation` or `test`."""
-        if name not in ("train", "validation", "test"):
+        parts = {"train": self.train, "validation": self.validation, "test": self.test}
+        if name not in parts:
             raise InputError(f"Unknown split {name!r}; choose train, validation or test.")
-        return getattr(self, name)  # type: ignore[no-any-return]
+        return parts[name]
 
     def save(self, path: Path) -> None:
         """Write the splits to `path`."""
-        write_json(path, to_dict(self))
+        write_sidecar(path, to_dict(self))
 
     @classmethod
     def load(cls, path: Path) -> "Splits":
         """The splits in `path`."""
-        return from_dict(cls, read_json(path, ("train", "validation", "test", "seed", "fingerprint")))
+        return from_dict(cls, read_sidecar(path, ("train", "validation", "test", "seed", "fingerprint")))
 
 
 def held_out_counts(num_eligible: int) -> tuple[int, int]:

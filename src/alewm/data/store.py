@@ -23,10 +23,7 @@ from alewm.data.checks import (
 )
 from alewm.data.index import EpisodeIndex, build_index
 from alewm.data.windows import WindowIndex, WindowShape
-from alewm.data.writer import StoreWriter
 from alewm.errors import InputError, unknown_name
-
-__all__ = ["EpisodeStore", "StoreWriter"]
 
 _NUM_SAMPLED_FRAMES = 32
 _EPISODES_PER_READ = 256

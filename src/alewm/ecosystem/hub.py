@@ -9,8 +9,9 @@ from typing import Any
 
 import torch
 
-from alewm.ecosystem.pretrained import SharedRun, WeightType, check_new, save_pretrained
+from alewm.ecosystem.pretrained import SharedRun, WeightType, save_pretrained
 from alewm.errors import InputError
+from alewm.files import check_new_folder
 from alewm.model.world_model import WorldModel
 from alewm.planning.planner import Planner, PlanningConfig
 from alewm.training.checkpoint import Description, load_world_model
@@ -56,7 +57,7 @@ class PretrainedRun(ModelHubMixin):
     def save_pretrained(self, save_directory: str | Path, **options: Any) -> str | None:
         """The mixin's `save_pretrained`, into a new folder: what is in a folder already is never touched."""
         latest_checkpoint(self.run)  # a run without one is refused before anything is made
-        check_new(Path(save_directory))
+        check_new_folder(Path(save_directory))
         return super().save_pretrained(save_directory, **options)
 
     def generate_model_card(self, *_: Any, **__: Any) -> ModelCard:

@@ -59,18 +59,12 @@ def import_lewm(
     """
     files = read_lewm(path)
     given = _given_statistics(action_mean, action_std)
-    if given is None and data_path is None:
-        raise InputError(
-            "LeWM's files do not say how actions were normalised, and a plan cannot be executed without. Give --data "
-            "FILE (statistics of its training episodes), or --action-mean and --action-std with one number per action "
-            "dimension."
-        )
     config = configuration_of(files.state, files.config)
     if rounds_pixels:
         config = replace(config, encoder=replace(config.encoder, patch_map_in_bfloat16=True))
     data = _read_data(data_path) if data_path is not None else None
+    statistics = given if given is not None else _statistics_of(data)
     chosen = _task(task, data, data_path)
-    statistics = given if given is not None else data.statistics  # type: ignore[union-attr]
     _check_actions(config, chosen, statistics)
     model = _model_of(files, config)
 
@@ -90,7 +84,7 @@ def import_lewm(
     if data is not None:
         data.splits.save(out / SPLITS)
     checkpoint = save_weights(folder.checkpoints, Description(0, run_config, {}, extras), model.state_dict())
-    known = folder.result() or {}
+    known = folder.result()
     folder.finish({**known, "training": {"step": 0, "checkpoint": str(checkpoint.relative_to(out)), **origin}})
     return folder
 
@@ -105,6 +99,16 @@ def _given_statistics(mean: tuple[float, ...], std: tuple[float, ...]) -> Action
     if bool(mean) != bool(std):
         raise InputError("--action-mean and --action-std belong together, one number per action dimension each.")
     return ActionStatistics(mean, std) if mean else None
+
+
+def _statistics_of(data: _Data | None) -> ActionStatistics:
+    if data is None:
+        raise InputError(
+            "LeWM's files do not say how actions were normalised, and a plan cannot be executed without. Give --data "
+            "FILE (statistics of its training episodes), or --action-mean and --action-std with one number per action "
+            "dimension."
+        )
+    return data.statistics
 
 
 def _read_data(path: Path) -> _Data:

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from alewm.errors import InputError
-from alewm.files import read_object, write_bytes, write_json
+from alewm.files import check_new_folder, read_object, write_bytes, write_json
 from alewm.shapes import Tensor
 
 CONFIG, WEIGHTS = "config.json", "weights.pt"
@@ -45,8 +45,7 @@ def read_lewm(path: Path) -> LeWMFiles:
 
 def write_lewm(folder: Path, config: dict[str, Any], state: dict[str, Tensor]) -> Path:
     """`folder` with config.json and weights.pt, as stable-worldmodel reads them; a folder in use is refused."""
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise InputError(f"{folder} exists already and is not empty. Give a new folder with --out.")
+    check_new_folder(folder)
     folder.mkdir(parents=True, exist_ok=True)
     buffer = io.BytesIO()
     torch.save(state, buffer)

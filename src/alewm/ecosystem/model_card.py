@@ -4,6 +4,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from alewm.envs.registration import get_task, task_names
+from alewm.evaluation.run import SHARED_AS
+from alewm.evaluation.table import percent
 from alewm.model.world_model import WorldModel
 from alewm.training.checkpoint import Description
 from alewm.training.data_sets import DATA_SETS
@@ -43,7 +45,7 @@ def model_card(
         ("capacities", capacities),
         ("images", f"{config.model.encoder.image_size} x {config.model.encoder.image_size}"),
         ("parameters", f"{sum(parameter.numel() for parameter in model.parameters()):,}"),
-        ("weights stored as", extras.get("weights", "float32")),
+        ("weights stored as", extras.get(SHARED_AS, "float32")),
         ("updates", f"{description.step:,}"),
         ("imported from", _origin(extras)),
         *((_of("data fingerprint", each), data.get("fingerprint")) for each, data in files.items()),
@@ -79,29 +81,29 @@ def _success(result: Mapping[str, Any], extras: Mapping[str, Any]) -> str:
     low, high = result["interval"]
     cem = result["planning"]["cem"]
     rows = [
-        ("success", f"{_percent(result['success_rate'])} (95 % interval {_percent(low)} to {_percent(high)})"),
-        ("where not solved at the start", _percent(result["success_rate_nontrivial"])),
-        ("uniform random actions, same pairs", _percent(result["random_success_rate"])),
-        ("doing nothing, same pairs", _percent(result["zero_success_rate"])),
-        ("solved at the start", _percent(result["presolved_share"])),
+        ("success", f"{percent(result['success_rate'])} (95 % interval {percent(low)} to {percent(high)})"),
+        ("where not solved at the start", percent(result["success_rate_nontrivial"])),
+        ("uniform random actions, same pairs", percent(result["random_success_rate"])),
+        ("doing nothing, same pairs", percent(result["zero_success_rate"])),
+        ("solved at the start", percent(result["presolved_share"])),
         ("pairs", f"{result['episodes']} ({result['evaluated']['split']} episodes)"),
         ("search", f"{cem['num_candidates']} candidates, {cem['num_iterations']} iterations"),
         ("mean capacity", f"{result['mean_capacity']:.3g} of {result['support'][-1]}"),
         ("command", _code(result.get("made_with", {}).get("command"))),
     ]
     lines = [_table(("", ""), [(label, value) for label, value in rows if value is not None])]
-    if extras.get("weights") == "bfloat16" and result.get("weights") != "bfloat16":
+    if extras.get(SHARED_AS) == "bfloat16" and result.get("weights") != "bfloat16":
         lines.append("Measured with the float32 weights, before the matrices were rounded to bfloat16.\n")
     if "imported_from" in extras:
         lines.append("The weights were imported: they may have been trained on the episodes they were tested on.\n")
     if len(result["support"]) > 1:
         counts = result["capacity_counts"]
         lines.append("Capacities planned with, and the selector's mean q beside its prior:\n")
-        rows = [
-            (str(k), counts[str(k)], f"{q:.3f}", f"{prior:.3f}")  # type: ignore[misc]
+        by_capacity = [
+            (str(k), counts[str(k)], f"{q:.3f}", f"{prior:.3f}")
             for k, q, prior in zip(result["support"], result["q_mean"], result["q_prior"], strict=True)
         ]
-        lines.append(_table(("capacity", "episodes", "mean q", "prior"), rows))
+        lines.append(_table(("capacity", "episodes", "mean q", "prior"), by_capacity))
     return "\n".join(lines)
 
 
@@ -126,10 +128,6 @@ def _of(label: str, data_set: str) -> str:
 def _table(head: tuple[str, ...], rows: Iterable[tuple[Any, ...]]) -> str:
     lines = [head, ("---",) * len(head), *rows]
     return "\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines) + "\n"
-
-
-def _percent(rate: float | None) -> str:
-    return "-" if rate is None else f"{100 * rate:.1f} %"
 
 
 def _code(command: Any) -> str | None:

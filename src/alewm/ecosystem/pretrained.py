@@ -27,7 +27,7 @@ from alewm.evaluation.find_pairs import pairs_in_data
 from alewm.evaluation.run import SHARED_AS
 from alewm.evaluation.settings import EVALUATIONS, Split
 from alewm.evaluation.travelling_pairs import pairs_name, save_pairs
-from alewm.files import read_json, write_json, write_text
+from alewm.files import check_new_folder, read_if_there, read_json, write_json, write_text
 from alewm.model.world_model import WorldModel
 from alewm.runs.portable import portable
 from alewm.shapes import Tensor
@@ -63,9 +63,10 @@ class SharedRun:
             raise InputError(f"Weights are stored as float32 or bfloat16, got {weights!r}.")
         model, description = load_world_model(latest_checkpoint(run))
         extras = portable({**description.extras, SHARED_AS: weights})
-        provenance, result = (portable(_content(run / name)) for name in ("provenance.json", "result.json"))
+        provenance, result = (portable(read_if_there(run / name)) for name in ("provenance.json", "result.json"))
         apart = {
-            name: portable(_content(run / EVALUATIONS / name / "result.json")) for name in extras.get(DATA_SETS, {})
+            name: portable(read_if_there(run / EVALUATIONS / name / "result.json"))
+            for name in extras.get(DATA_SETS, {})
         }
         return cls(model, replace(description, source_state={}, extras=extras), result, apart, provenance)
 
@@ -79,7 +80,7 @@ class SharedRun:
 
 def save_pretrained(run: Path, out: Path, weights: WeightType = "float32") -> Path:
     """The new folder `out` with the newest checkpoint of `run`, ready to be shared."""
-    check_new(out)
+    check_new_folder(out)
     shared = SharedRun.of(run, weights)
     out.mkdir(parents=True, exist_ok=True)
     save_weights(out / "checkpoints", shared.description, _stored(shared.model.state_dict(), weights))
@@ -105,12 +106,6 @@ def _save_missing_pairs(run: Path, out: Path) -> None:
                 save_pairs(place, pairs, fingerprint)
 
 
-def check_new(folder: Path) -> None:
-    """Refuse a folder that is in use; nothing in it is touched."""
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise InputError(f"{folder} exists already and is not empty; give a new folder.")
-
-
 def _stored(state: dict[str, Tensor], weights: WeightType) -> dict[str, Tensor]:
     if weights == "float32":
         return state
@@ -118,7 +113,3 @@ def _stored(state: dict[str, Tensor], weights: WeightType) -> dict[str, Tensor]:
         name: tensor.to(torch.bfloat16) if tensor.is_floating_point() and tensor.ndim > 1 else tensor
         for name, tensor in state.items()
     }
-
-
-def _content(path: Path) -> dict[str, Any]:
-    return read_json(path) if path.exists() else {}

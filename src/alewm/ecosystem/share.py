@@ -5,12 +5,12 @@ from pathlib import Path
 
 import torch
 
-from alewm.ecosystem.pretrained import SharedRun, WeightType, check_new, save_pretrained
+from alewm.ecosystem.pretrained import SharedRun, WeightType, save_pretrained
 from alewm.errors import InputError
 from alewm.evaluation.environment import task_of
 from alewm.evaluation.run import evaluate_run
 from alewm.evaluation.settings import EvaluationSettings
-from alewm.files import read_json, write_json, write_text
+from alewm.files import check_new_folder, read_if_there, read_json, write_json, write_text
 from alewm.training.checkpoint import read_description
 from alewm.training.data_sets import data_set_of
 from alewm.training.run import latest_checkpoint
@@ -21,8 +21,8 @@ def share_run(run: Path, out: Path, *, weights: WeightType, device: torch.device
 
     It appears when it is complete; an interrupted call leaves nothing under that name.
     """
-    check_new(out)
-    if not (run / "result.json").is_file() or "training" not in read_json(run / "result.json"):
+    check_new_folder(out)
+    if "training" not in read_if_there(run / "result.json"):
         raise InputError(f"{run} is no finished run: repeat its `alewm train` command to train it to its end.")
     description = read_description(latest_checkpoint(run))
     if len(description.config.data_sets) > 1:

@@ -1,9 +1,8 @@
 """The tasks by name, and their Gymnasium ids.
 
 Adding a `Task` here adds its contract tests (`tests/envs/test_env_contract.py`), its Gymnasium id and its name on the
-command line. Simulators are imported when a
-task is used, not when its name is listed: their packages are optional. Other packages enter theirs
-(`alewm.envs.entered`); a name of ours stays ours.
+command line. Simulators are imported when a task is used, not when its name is listed: their packages are optional.
+Other packages enter theirs (`alewm.envs.entered`); a name of ours stays ours.
 """
 
 import gymnasium

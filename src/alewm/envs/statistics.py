@@ -6,6 +6,9 @@ from typing import ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 
+GOAL_OFFSET = 25
+"""Environment steps from a start to its goal, as evaluation pairs have them (`alewm.data.pairs`)."""
+
 Figure = int | float | str | Sequence[float]
 """One statistic: a number, one per dimension, or words where a published source has no number."""
 

@@ -22,14 +22,17 @@ from alewm.evaluation.find_pairs import find_pairs
 from alewm.evaluation.records import write_records
 from alewm.evaluation.settings import EvaluationSettings, check_same_settings, results_folder
 from alewm.evaluation.success import Evaluation, evaluate
-from alewm.files import read_json, read_object, write_json
+from alewm.files import read_if_there, read_object, write_json
 from alewm.planning.cem import CEMResult
+from alewm.planning.inner_loop import SearchSettings
+from alewm.planning.model_protocol import PlanningModel
 from alewm.planning.planner import Planner
 from alewm.planning.search_choice import choose_search
 from alewm.progress import Progress
-from alewm.runs.checkpoint import save_tensors
 from alewm.runs.folder import RunFolder
 from alewm.runs.provenance import provenance
+from alewm.runs.tensors import save_tensors
+from alewm.shapes import Tensor
 from alewm.training.checkpoint import Description, load_world_model
 from alewm.training.config import RunConfig
 from alewm.training.data_sets import data_set_of, data_sets_of
@@ -80,7 +83,7 @@ def evaluate_run(
     settings = replace(settings, data_set=_chosen_set(run, description, settings.data_set, data_path))
     learned = data_set_of(description, settings.data_set)
     task = task_of(learned)
-    is_finished = "training" in _known(run / "result.json")
+    is_finished = "training" in read_if_there(run / "result.json")
     is_shared = SHARED_AS in description.extras
     folder = out or results_folder(run, settings, description.step, is_finished=is_finished, is_shared=is_shared)
     evaluated = {
@@ -141,17 +144,20 @@ def _progress(planner: Planner, run: Path, num_pairs: int, budget: int) -> Itera
     num_plans = num_pairs * -(-budget // (config.executed_blocks * config.frame_skip))
     with Progress(f"planning with {run}", num_plans, "plans at most") as bar:
 
-        def counted(*arguments: Any, **options: Any) -> CEMResult:
-            found = search(*arguments, **options)
+        def counted(
+            model: PlanningModel,
+            z_now: Tensor,
+            z_goal: Tensor,
+            noise: Tensor,
+            initial_mean: Tensor,
+            settings: SearchSettings,
+        ) -> CEMResult:
+            found = search(model, z_now, z_goal, noise, initial_mean, settings)
             bar.advance(min(len(found.cost), bar.total - bar.done))
             return found
 
         planner.inner_loop = counted
         yield
-
-
-def _known(path: Path) -> dict[str, Any]:
-    return read_json(path) if path.exists() else {}
 
 
 def _chosen_set(run: Path, description: Description, asked: str, data_path: Path | None) -> str:

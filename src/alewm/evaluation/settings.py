@@ -7,7 +7,7 @@ from typing import Any, Literal
 from alewm.config import differences, to_dict
 from alewm.errors import InputError
 from alewm.evaluation.success import BUDGET
-from alewm.files import read_json
+from alewm.files import read_if_there
 from alewm.planning.planner import PlanningConfig
 
 Split = Literal["train", "validation", "test"]
@@ -80,9 +80,7 @@ def results_folder(
 
 def check_same_settings(result_path: Path, asked: dict[str, Any]) -> dict[str, Any]:
     """What `result_path` holds already; results of other settings are refused, never replaced."""
-    if not result_path.exists():
-        return {}
-    found: dict[str, Any] = read_json(result_path)
+    found = read_if_there(result_path)
     if "evaluated" in found and (changed := differences(asked, found["evaluated"])):
         raise InputError(
             f"{result_path} holds results of other settings:\n  " + "\n  ".join(changed) + "\nGive a folder with --out."

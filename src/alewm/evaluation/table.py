@@ -36,13 +36,13 @@ def _cells(result: Mapping[str, Any]) -> list[str]:
     cem = result["planning"]["cem"]
     counts = {k: count for k, count in result["capacity_counts"].items() if count}
     return [
-        _percent(result["success_rate"]),
-        f"{_percent(low)} to {_percent(high)}",
-        _percent(result["success_rate_nontrivial"]),
-        _percent(result["random_success_rate"]),
-        _percent(result["zero_success_rate"]),
-        _percent(result.get("replay_success_rate")),
-        _percent(result["presolved_share"]),
+        percent(result["success_rate"]),
+        f"{percent(low)} to {percent(high)}",
+        percent(result["success_rate_nontrivial"]),
+        percent(result["random_success_rate"]),
+        percent(result["zero_success_rate"]),
+        percent(result.get("replay_success_rate")),
+        percent(result["presolved_share"]),
         str(result["episodes"]),
         f"{result['mean_capacity']:.3g} ({result['support'][-1]})",
         ", ".join(f"{k}: {count}" for k, count in counts.items()),
@@ -51,5 +51,6 @@ def _cells(result: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _percent(rate: float | None) -> str:
+def percent(rate: float | None) -> str:
+    """A rate as tables show it; a dash where there is none."""
     return "-" if rate is None else f"{100 * rate:.1f} %"

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from alewm.data.sidecar import beside, read_json, write_json
+from alewm.data.sidecar import beside, read_sidecar, write_sidecar
 from alewm.data.statistics import FileStatistics
 from alewm.data.store import EpisodeStore
 from alewm.envs.statistics import Figure, TaskStatistics
@@ -24,7 +24,7 @@ def load_or_measure(path: Path, task: Task) -> dict[str, Figure]:
         if (known := _known(home, store.fingerprint, task.name)) is not None:
             return known
         figures = measure(store, task)
-        write_json(home, {"fingerprint": store.fingerprint, "task": task.name, "figures": figures})
+        write_sidecar(home, {"fingerprint": store.fingerprint, "task": task.name, "figures": figures})
         return figures
 
 
@@ -82,7 +82,7 @@ def in_words(figure: Figure | None) -> str:
 
 def _known(home: Path, fingerprint: str, task_name: str) -> dict[str, Figure] | None:
     try:
-        values = read_json(home, ("fingerprint", "task", "figures"))
+        values = read_sidecar(home, ("fingerprint", "task", "figures"))
     except InputError:
         return None
     # Measured figures can always be measured again, so those of another file are replaced rather than refused.

@@ -79,7 +79,7 @@ class _Clock:
 
 
 def _is_evaluated(run: Path) -> bool:
-    return "evaluated" in (RunFolder(run).result() or {})
+    return "evaluated" in RunFolder(run).result()
 
 
 @contextmanager

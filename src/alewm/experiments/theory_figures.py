@@ -1,6 +1,6 @@
 """The figures of the experiment `theory`."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from matplotlib.axes import Axes
@@ -47,7 +47,7 @@ def losses_by_capacity(found: Measured) -> Draw:
     return _panels(found, panel)
 
 
-def _panels(found: Measured, panel: Any) -> Draw:
+def _panels(found: Measured, panel: Callable[[Axes, Theme, Mapping[str, Any]], None]) -> Draw:
     def draw(theme: Theme) -> Figure:
         figure, grid = panel_grid(len(found), 3, panel=(3.0, 2.4), margin=(1.4, 0.0))
         for axes, (title, each) in zip(grid, found.items(), strict=True):

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from alewm.regularizers.precision import at_least_float32
+from alewm.precision import at_least_float32
 from alewm.shapes import Bool, Float, Tensor
 
 MODULATED_NORM_EPS = 1e-6

@@ -5,7 +5,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from alewm.distributed import mean_across_ranks, num_ranks
-from alewm.regularizers.precision import at_least_float32
+from alewm.precision import at_least_float32
 from alewm.shapes import Float, Tensor
 
 

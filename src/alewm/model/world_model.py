@@ -20,8 +20,8 @@ from alewm.model.pixels import PixelNormaliser
 from alewm.model.predictor import Predictor, PredictorConfig
 from alewm.model.projector import Projector
 from alewm.model.vit import ViT, ViTConfig
+from alewm.precision import at_least_float32
 from alewm.ranges import Count, CountOrZero, Finite, check_ranges
-from alewm.regularizers.precision import at_least_float32
 from alewm.shapes import Bool, Float, Tensor
 
 ROWS_IN_CACHE = 1200

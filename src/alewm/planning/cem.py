@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import torch
 
 from alewm.errors import InputError
+from alewm.ranges import Count, Positive, check_ranges
 from alewm.shapes import Float, Tensor
 
 Score = Callable[[Tensor], Tensor]
@@ -20,16 +21,16 @@ Score = Callable[[Tensor], Tensor]
 class CEMConfig:
     """Sizes of the search; the defaults are the paper's."""
 
-    num_candidates: int = 300
+    num_candidates: Count = 300
     """Action sequences scored per episode and iteration (S)."""
 
-    num_iterations: int = 30
+    num_iterations: Count = 30
     """Times the distribution is refined."""
 
-    num_elites: int = 30
+    num_elites: Count = 30
     """Best candidates the distribution is refitted to (E)."""
 
-    initial_std: float = 1.0
+    initial_std: Positive = 1.0
     """Standard deviation of the first candidates, in normalised action units."""
 
     @classmethod
@@ -38,11 +39,7 @@ class CEMConfig:
         return cls(num_candidates, num_iterations, max(2, num_candidates // 10))
 
     def __post_init__(self) -> None:
-        if self.num_iterations < 1 or self.initial_std <= 0:
-            raise InputError(
-                f"CEM needs at least one iteration and a positive standard deviation, got "
-                f"{self.num_iterations} and {self.initial_std}."
-            )
+        check_ranges(self)
         if not 2 <= self.num_elites <= self.num_candidates:
             raise InputError(
                 f"CEM needs at least 2 elites (their spread is the next standard deviation) and as many candidates, "

@@ -12,9 +12,10 @@ import torch
 
 from alewm.model.fast_imagination import FastImagination
 from alewm.model.world_model import WorldModel
-from alewm.planning.cem import CEMConfig, CEMResult, Score, refine
+from alewm.planning.cem import CEMResult, Score, refine
+from alewm.planning.inner_loop import SearchSettings
 from alewm.planning.model_protocol import PlanningModel
-from alewm.planning.objective import GoalCost, compared_width, prefix_distance
+from alewm.planning.objective import compared_width, prefix_distance
 from alewm.shapes import Float, Tensor
 
 _LARGEST_WASTE = 1.25
@@ -24,15 +25,11 @@ _LARGEST_WASTE = 1.25
 class _Sizes(NamedTuple):
     """What a recording is made for."""
 
-    num_candidates: int
-    num_elites: int
+    settings: SearchSettings
     num_iterations: int
-    initial_std: float
+    num_candidates: int
     horizon: int
     block_dim: int
-    capacity: int
-    goal_cost: GoalCost
-    context: int
 
 
 class GraphedSearch:
@@ -50,15 +47,11 @@ class GraphedSearch:
         z_goal: Float[Tensor, "B D"],
         noise: Float[Tensor, "iterations B S H A"],
         initial_mean: Float[Tensor, "B H A"],
-        *,
-        capacity: int,
-        goal_cost: GoalCost,
-        cem: CEMConfig,
-        context: int,
+        settings: SearchSettings,
     ) -> CEMResult:
         """The result of the search, per episode; `model` is the one this was made from."""
         num_iterations, B, S, H, A = noise.shape
-        sizes = _Sizes(S, cem.num_elites, num_iterations, cem.initial_std, H, A, capacity, goal_cost, context)
+        sizes = _Sizes(settings, num_iterations, S, H, A)
         known = self._recordings.setdefault(sizes, {})
         fitting = [size for size in known if B <= size <= _LARGEST_WASTE * B]
         if not fitting:
@@ -92,10 +85,10 @@ class _Recording:
         z_goal: Tensor,
         noise: Tensor,
     ) -> None:
-        self.sizes = sizes
+        self.sizes, self.settings = sizes, sizes.settings
         B, device = len(z_now), z_now.device
         shape = (B, sizes.horizon, sizes.block_dim)
-        self.z_now = z_now[:, : sizes.capacity].clone()
+        self.z_now = z_now[:, : self.settings.capacity].clone()
         self.z_goal, self.noise = z_goal.clone(), memory.hold(noise)
         self.mean = torch.zeros(shape, device=device)
         self.std = torch.ones(shape, device=device)
@@ -118,11 +111,11 @@ class _Recording:
     def search(self, z_now: Tensor, z_goal: Tensor, noise: Tensor, initial_mean: Tensor) -> CEMResult:
         """The search for these episodes; rows that nobody asked for hold old noise and are not returned."""
         B = len(z_now)
-        self.z_now[:B].copy_(z_now[:, : self.sizes.capacity])
+        self.z_now[:B].copy_(z_now[:, : self.settings.capacity])
         self.z_goal[:B].copy_(z_goal)
         self.noise[:, :B].copy_(noise)
         self.mean[:B].copy_(initial_mean)
-        self.std.fill_(self.sizes.initial_std)
+        self.std.fill_(self.settings.cem.initial_std)
         self.step.zero_()
         for _ in range(self.sizes.num_iterations):
             self.iteration.replay()
@@ -133,7 +126,7 @@ class _Recording:
 
     def _iterate(self) -> None:
         noise = self.noise.index_select(0, self.step)[0]
-        mean, std, cost = refine(self._score, self.mean, self.std, noise, self.sizes.num_elites)
+        mean, std, cost = refine(self._score, self.mean, self.std, noise, self.settings.cem.num_elites)
         self.mean.copy_(mean)
         self.std.copy_(std)
         self.elite_costs.index_copy_(0, self.step, cost[None])
@@ -143,13 +136,13 @@ class _Recording:
         return self._score(self.mean[:, None])[:, 0]
 
     def _make_score(self, imagination: FastImagination, latent_dim: int) -> Score:
-        sizes = self.sizes
-        width = compared_width(sizes.goal_cost, sizes.capacity, latent_dim)
+        settings = self.settings
+        width = compared_width(settings.goal_cost, settings.capacity, latent_dim)
 
         def score(candidates: Float[Tensor, "B S H A"]) -> Float[Tensor, "B S"]:
             B, S = candidates.shape[:2]
             first, blocks = self.z_now.repeat_interleave(S, 0), candidates.flatten(0, 1)
-            end = imagination.imagine_prefix(first, blocks, width, sizes.context)[-1]
+            end = imagination.imagine_prefix(first, blocks, width, settings.context)[-1]
             return prefix_distance(end.view(B, S, -1), self.z_goal)
 
         return score

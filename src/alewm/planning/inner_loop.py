@@ -4,6 +4,7 @@ It is a function of tensors whose shapes are fixed by the configuration and the 
 captured version can take its place in `Planner`.
 """
 
+from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from alewm.planning.cem import CEMConfig, CEMResult, solve
@@ -11,6 +12,20 @@ from alewm.planning.model_protocol import PlanningModel
 from alewm.planning.objective import GoalCost, compared_width, prefix_distance
 from alewm.planning.rollout import CONTEXT, sliced_roll_out
 from alewm.shapes import Float, Tensor
+
+
+@dataclass(frozen=True)
+class SearchSettings:
+    """What all episodes of a group are searched with."""
+
+    capacity: int
+    """Coordinates of the latent that rollouts carry (k)."""
+    cem: CEMConfig
+    """Sizes of the search."""
+    goal_cost: GoalCost = "active"
+    """Compare the goal on these coordinates, or on all."""
+    context: int = CONTEXT
+    """Positions the predictor reads."""
 
 
 @runtime_checkable
@@ -24,11 +39,7 @@ class InnerLoop(Protocol):
         z_goal: Tensor,
         noise: Tensor,
         initial_mean: Tensor,
-        *,
-        capacity: int,
-        goal_cost: GoalCost,
-        cem: CEMConfig,
-        context: int,
+        settings: SearchSettings,
     ) -> CEMResult:
         """The result of the search, per episode."""
         ...
@@ -40,17 +51,14 @@ def plan_group(
     z_goal: Float[Tensor, "B D"],
     noise: Float[Tensor, "iterations B S H A"],
     initial_mean: Float[Tensor, "B H A"],
-    *,
-    capacity: int,
-    goal_cost: GoalCost,
-    cem: CEMConfig,
-    context: int = CONTEXT,
+    settings: SearchSettings,
 ) -> CEMResult:
-    """The blocks whose imagined end is nearest to the goal in the first `capacity` coordinates."""
-    width = compared_width(goal_cost, capacity, z_goal.shape[-1])
+    """The blocks whose imagined end is nearest to the goal in the coordinates that `settings` compare."""
+    capacity, context = settings.capacity, settings.context
+    width = compared_width(settings.goal_cost, capacity, z_goal.shape[-1])
 
     def score(candidates: Float[Tensor, "B S H A"]) -> Float[Tensor, "B S"]:
         imagined = sliced_roll_out(model, z_now, candidates, capacity, last_width=width, context=context)
         return prefix_distance(imagined[-1], z_goal)
 
-    return solve(score, noise, cem, initial_mean)
+    return solve(score, noise, settings.cem, initial_mean)

@@ -2,6 +2,7 @@
 
 from typing import Literal
 
+from alewm.precision import at_least_float32
 from alewm.shapes import Float, Tensor
 
 GoalCost = Literal["active", "full"]
@@ -21,6 +22,4 @@ def prefix_distance(
     In float32 at least, whatever the model's precision: costs of the last CEM iterations differ by little.
     """
     goal = z_goal[..., None, : z_terminal.shape[-1]]
-    if not z_terminal.dtype.is_floating_point or z_terminal.dtype.itemsize < 4:
-        z_terminal, goal = z_terminal.float(), goal.float()
-    return (z_terminal - goal).square().mean(-1)
+    return (at_least_float32(z_terminal) - at_least_float32(goal)).square().mean(-1)

@@ -9,7 +9,7 @@ for action in planner(image_now, image_of_the_goal):
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated
 
 import numpy as np
 import torch
@@ -19,12 +19,19 @@ from alewm.errors import InputError
 from alewm.model.world_model import WorldModel
 from alewm.planning.capacity_rule import parse_capacity_rule
 from alewm.planning.cem import CEMConfig
-from alewm.planning.inner_loop import InnerLoop, plan_group
+from alewm.planning.inner_loop import InnerLoop, SearchSettings, plan_group
 from alewm.planning.model_protocol import PlanningModel
 from alewm.planning.noise import StreamKey, candidate_noise
 from alewm.planning.objective import GoalCost
 from alewm.planning.rollout import CONTEXT
+from alewm.ranges import AT_LEAST_1, Count, CountOrZero, check_ranges
 from alewm.shapes import Float, Tensor, UInt8
+
+Numbers = Sequence[int | float] | np.ndarray | Tensor
+"""One per dimension of an action."""
+
+Images = np.ndarray | Tensor
+"""uint8 [Y, X, 3], or [B, Y, X, 3]."""
 
 
 @dataclass(frozen=True)
@@ -34,39 +41,35 @@ class PlanningConfig:
     cem: CEMConfig = field(default_factory=CEMConfig)
     """The search."""
 
-    horizon: int = 5
+    horizon: Count = 5
     """Blocks of actions planned ahead (H)."""
 
-    executed_blocks: int = 5
+    executed_blocks: Count = 5
     """Blocks executed before planning again."""
 
-    frame_skip: int = 5
+    frame_skip: Count = 5
     """Environment steps per block."""
 
     goal_cost: GoalCost = "active"
     """Compare the goal on the planned prefix (`active`) or on the whole latent (`full`)."""
 
     capacity: str = "modal"
-    """`modal` (argmax of q), `sample`, `best-of`, `best-of:8,32`, or one supported capacity such as `32`."""
+    """`modal` (argmax of q), `modal-every-plan`, `sample`, `best-of`, `best-of:8,32`, or a capacity such as `32`."""
 
-    seed: int = 42
+    seed: CountOrZero = 42
     """First part of every episode's stream of noise."""
 
-    context: int | None = None
+    context: Annotated[int | None, AT_LEAST_1] = None
     """Positions the predictor reads; if not given, as many as the model says (three where it says nothing)."""
 
-    episodes_per_batch: int = 256
+    episodes_per_batch: Count = 256
     """Most episodes searched at once; bounds memory and changes no episode's noise."""
 
     portable_noise: bool = False
     """Draw candidates on the CPU, so that every device sees the same ones; slower on a GPU."""
 
     def __post_init__(self) -> None:
-        for name in ("horizon", "executed_blocks", "frame_skip", "context", "episodes_per_batch"):
-            if getattr(self, name) is not None and getattr(self, name) < 1:
-                raise InputError(f"{name} must be at least 1, got {getattr(self, name)}.")
-        if self.seed < 0:
-            raise InputError(f"The seed of the planner's noise must not be negative, got {self.seed}.")
+        check_ranges(self)
         if self.executed_blocks > self.horizon:
             raise InputError(
                 f"Only planned blocks can be executed: {self.executed_blocks} executed, but {self.horizon} planned."
@@ -98,8 +101,8 @@ class Planner:
     def __init__(
         self,
         model: PlanningModel,
-        action_mean: Any,
-        action_std: Any,
+        action_mean: Numbers,
+        action_std: Numbers,
         config: PlanningConfig | None = None,
         *,
         device: torch.device | str | None = None,
@@ -130,19 +133,19 @@ class Planner:
         """Numbers in one block: actions of `frame_skip` steps, one after the other."""
         return self.config.frame_skip * len(self.action_mean)
 
-    def __call__(self, now: Any, goal: Any) -> Float[Tensor, "*batch steps action"]:
+    def __call__(self, now: Images, goal: Images) -> Float[Tensor, "*batch steps action"]:
         """Environment actions that lead from the image `now` to the image `goal`.
 
         Images are uint8 [Y, X, 3] or, for several at once, [B, Y, X, 3]; arrays or tensors.
         """
-        now, goal = self._images(now, "current"), self._images(goal, "goal")
-        if now.shape != goal.shape:
-            raise InputError(f"The two images have different shapes: {tuple(now.shape)} and {tuple(goal.shape)}.")
-        alone = now.ndim == 3
+        first, last = self._pixels(now, "current"), self._pixels(goal, "goal")
+        if first.shape != last.shape:
+            raise InputError(f"The two images have different shapes: {tuple(first.shape)} and {tuple(last.shape)}.")
+        alone = first.ndim == 3
         if alone:
-            now, goal = now[None], goal[None]
-        features, latents = self.encode(torch.stack([now, goal], 1))
-        episodes = range(len(now))
+            first, last = first[None], last[None]
+        features, latents = self.encode(torch.stack([first, last], 1))
+        episodes = range(len(first))
         plans = self.plan(
             latents[:, 0],
             latents[:, 1],
@@ -208,10 +211,7 @@ class Planner:
                 z_goal[here],
                 noise,
                 initial_blocks[here],
-                capacity=capacity,
-                goal_cost=self.config.goal_cost,
-                cem=cem,
-                context=self.context,
+                SearchSettings(capacity, cem, self.config.goal_cost, self.context),
             )
             found_cost = found.cost.to(costs.dtype)
             wins = costs[here].isnan() | (found_cost < costs[here])
@@ -237,7 +237,7 @@ class Planner:
             for start in range(0, len(rows), self.config.episodes_per_batch):
                 yield capacity, rows[start : start + self.config.episodes_per_batch]
 
-    def _images(self, images: Any, which: str) -> Tensor:
+    def _pixels(self, images: Images, which: str) -> Tensor:
         # A frame that was turned around by a slice, as BGR to RGB is, has strides that torch refuses.
         pixels = images if isinstance(images, torch.Tensor) else np.array(images)
         if pixels.dtype not in (torch.uint8, np.uint8) or pixels.ndim not in (3, 4) or pixels.shape[-1] != 3:

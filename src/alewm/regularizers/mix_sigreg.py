@@ -7,9 +7,9 @@ import torch
 from alewm.capacity.lengths import PrefixLengths
 from alewm.capacity.prior import PriorName, capacity_prior
 from alewm.capacity.support import CapacitySupport
+from alewm.precision import at_least_float32, full_precision
 from alewm.regularizers.epps_pulley import discrepancy, global_mean_cf, global_num_samples
 from alewm.regularizers.kernels.dispatch import PathName
-from alewm.regularizers.precision import at_least_float32, full_precision
 from alewm.regularizers.quadrature import EPPS_PULLEY, Quadrature, gaussian_cf, prefix_mixture_target
 from alewm.regularizers.sliced import SlicedRegularizer, along_samples
 from alewm.regularizers.slices import Directions, reach_of_directions, within_reach

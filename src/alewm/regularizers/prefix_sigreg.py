@@ -11,9 +11,9 @@ import torch
 from alewm.capacity.prefix import prefix_masks
 from alewm.capacity.support import CapacitySupport
 from alewm.distributed import mean_across_ranks, num_ranks
+from alewm.precision import at_least_float32, full_precision
 from alewm.regularizers.epps_pulley import discrepancy, global_mean_cf, global_num_samples
 from alewm.regularizers.kernels.dispatch import PathName
-from alewm.regularizers.precision import at_least_float32, full_precision
 from alewm.regularizers.quadrature import EPPS_PULLEY, Quadrature, gaussian_cf
 from alewm.regularizers.sliced import SlicedRegularizer, along_samples
 from alewm.regularizers.slices import within_reach

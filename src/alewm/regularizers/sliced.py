@@ -3,8 +3,8 @@
 import torch
 from torch import nn
 
+from alewm.precision import at_least_float32
 from alewm.regularizers.kernels.dispatch import PathName
-from alewm.regularizers.precision import at_least_float32
 from alewm.regularizers.quadrature import EPPS_PULLEY, Quadrature
 from alewm.regularizers.slices import random_directions
 from alewm.shapes import Float, Tensor

@@ -158,7 +158,7 @@ def distance_over_time(records: Sequence[EpisodeRecord], title: str, color: int 
 
 
 def _interval(
-    axes: Any, result: Mapping[str, Any], rate: str, interval: str, y: float, color: str, marker: str, label: str
+    axes: Axes, result: Mapping[str, Any], rate: str, interval: str, y: float, color: str, marker: str, label: str
 ) -> None:
     if result.get(rate) is None:
         return

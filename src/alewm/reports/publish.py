@@ -18,7 +18,7 @@ from typing import Any
 from alewm.config import differences
 from alewm.errors import InputError
 from alewm.evaluation.records import EpisodeRecord, read_records
-from alewm.files import read_json, write_json, write_text
+from alewm.files import read_if_there, read_json, write_json, write_text
 from alewm.reports.columns import csv_text
 from alewm.reports.gather import read_run
 from alewm.runs.portable import portable
@@ -41,8 +41,8 @@ class Published:
     """Measurements too large to be published."""
 
 
-def publish_runs(runs: Sequence[Path], to: Path) -> Published:
-    """Every one of `runs` published to a folder of its name below `to`; repeating it changes nothing.
+def publish_runs(runs: Sequence[Path], out: Path) -> Published:
+    """Every one of `runs` published to a folder of its name below `out`; repeating it changes nothing.
 
     All are checked before anything is written: unfinished runs, runs without an evaluation and folders that hold
     another run are refused.
@@ -52,9 +52,9 @@ def publish_runs(runs: Sequence[Path], to: Path) -> Published:
         raise InputError(f"Two of the runs are called {', '.join(twice)}; rename a folder, or publish them apart.")
     for run, name in zip(runs, names, strict=True):
         _check_finished(run)
-        _check_place(run, to / name)
-    left_out = [path for run, name in zip(runs, names, strict=True) for path in _publish(run, to / name)]
-    folders = tuple(to / name for name in names)
+        _check_place(run, out / name)
+    left_out = [path for run, name in zip(runs, names, strict=True) for path in _publish(run, out / name)]
+    folders = tuple(out / name for name in names)
     files = [path for folder in folders for path in folder.rglob("*") if path.is_file()]
     return Published(folders, sum(path.stat().st_size for path in files), tuple(left_out))
 
@@ -71,7 +71,7 @@ def episode_columns(record: EpisodeRecord, support: Sequence[int] = ()) -> Colum
 
 def _check_finished(run: Path) -> None:
     read_run(run)
-    result = read_json(run / "result.json") if (run / "result.json").is_file() else {}
+    result = read_if_there(run / "result.json")
     if "training" not in result:
         raise InputError(f"{run} has not finished training: repeat its `alewm train` command, then evaluate it.")
     config = read_json(run / "config.json")
@@ -90,12 +90,12 @@ def _check_place(run: Path, place: Path) -> None:
     if not place.exists() or not any(place.iterdir()):
         return
     if not (place / "config.json").is_file():
-        raise InputError(f"{place} is not empty and holds no published run. Give another folder with --to.")
+        raise InputError(f"{place} is not empty and holds no published run. Give another folder with --out.")
     if changed := differences(read_json(run / "config.json"), read_json(place / "config.json")):
         raise InputError(
             f"{place} holds another run:\n  "
             + "\n  ".join(changed)
-            + "\nRename the run's folder, or give another --to."
+            + "\nRename the run's folder, or give another --out."
         )
 
 

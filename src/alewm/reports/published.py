@@ -176,7 +176,7 @@ class Scale:
 def read_published(results: Path) -> list[Scale]:
     """The runs below `results`, which has folders of runs; the longest schedules of each task first."""
     if not results.is_dir():
-        raise InputError(f"{results} is no folder; name the one that `alewm publish --to results/NAME` writes below.")
+        raise InputError(f"{results} is no folder; name the one that `alewm publish --out results/NAME` writes below.")
     configs = sorted(results.glob("*/*/config.json"))
     return _scales(_read(path.parent) for path in configs)
 

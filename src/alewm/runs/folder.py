@@ -10,7 +10,7 @@ from typing import Any
 
 from alewm.config import differences
 from alewm.errors import InputError
-from alewm.files import append_json_line, read_json, write_json
+from alewm.files import append_json_line, read_if_there, read_json, write_json
 from alewm.runs.provenance import provenance
 
 
@@ -77,6 +77,6 @@ class RunFolder:
         """Writes `result.json`."""
         write_json(self.result_path, result)
 
-    def result(self) -> Any:
-        """The content of `result.json`, or None before the run has finished."""
-        return read_json(self.result_path) if self.result_path.exists() else None
+    def result(self) -> dict[str, Any]:
+        """The content of `result.json`; empty before the run has finished."""
+        return read_if_there(self.result_path)

@@ -19,11 +19,11 @@ from alewm.model.vit import ViTConfig
 from alewm.model.world_model import WorldModel
 
 Acceleration = Literal["auto", "none", "compile", "record", "graph"]
-Path = Literal["none", "compile", "record", "graph"]
+UpdatePath = Literal["none", "compile", "record", "graph"]
 """What `auto` may become, and `record`: a graph of what was not compiled, for runs too short to earn compiling back."""
 
-COMPILED: Final[frozenset[Path]] = frozenset({"compile", "graph"})
-RECORDED: Final[frozenset[Path]] = frozenset({"record", "graph"})
+COMPILED: Final[frozenset[UpdatePath]] = frozenset({"compile", "graph"})
+RECORDED: Final[frozenset[UpdatePath]] = frozenset({"record", "graph"})
 EncoderBlocks = Literal["auto", "plain", "fused"]
 """How the encoder's blocks are computed: as they are written, or by kernels of our own."""
 
@@ -32,7 +32,7 @@ EncoderBlocks = Literal["auto", "plain", "fused"]
 class Chosen:
     """A way to execute updates, and why it was taken."""
 
-    path: Path
+    path: UpdatePath
     reason: str
     fused: bool = False
     """Whether the encoder's blocks are computed by kernels of our own."""

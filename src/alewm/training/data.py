@@ -1,8 +1,7 @@
 """The data of a training run: a file found sound, its splits, and the loaders that cut windows from it."""
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from itertools import islice
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +17,9 @@ from alewm.data.verify import verify_frames
 from alewm.data.windows import FRAME_SKIP
 from alewm.distributed import num_ranks
 from alewm.errors import InputError
-from alewm.progress import Progress
 from alewm.training.config import RunConfig
 from alewm.training.ranks import this_rank
-from alewm.training.source import FiniteSource, WindowBatch, WindowSource
-from alewm.workers import num_available_cores
+from alewm.training.source import RunWindows, SameBatches, WindowBatch
 
 SPLITS = "splits.json"
 """The file in a run folder that says which episodes were held out."""
@@ -44,12 +41,7 @@ class TrainingData:
         _check_fits(store, config)
         if store.frame_checksums() is None:
             # Files with checksums are checked whenever a loader opens them; others must be decoded once.
-            with Progress(f"checking {path}", store.num_frames, "frames") as progress:
-                verify_frames(
-                    store,
-                    num_threads=num_available_cores(),
-                    on_progress=lambda done, _: progress.advance(done - progress.done),
-                )
+            verify_frames(store)
         splits = load_or_make_splits(store, split_by)
         return cls(store, splits, ActionStatistics.of_training(store, splits))
 
@@ -85,7 +77,7 @@ class TrainingData:
         """Write which episodes were held out into the run folder."""
         self.splits.save(run / SPLITS)
 
-    def windows(self, config: RunConfig, device: torch.device, num_threads: int = 0) -> "RunWindows":
+    def windows(self, config: RunConfig, device: torch.device, num_threads: int = 0) -> RunWindows:
         """All windows of a run."""
         training = self.training_windows(config, device, num_threads)
         recalibration: Iterable[WindowBatch] = ()
@@ -107,7 +99,7 @@ class TrainingData:
         """This rank's training windows, shuffled."""
         return self._loader("train", config, config.training.batch_size, device, num_threads)
 
-    def validation_windows(self, config: RunConfig, device: torch.device, num_threads: int = 0) -> "SameBatches | None":
+    def validation_windows(self, config: RunConfig, device: torch.device, num_threads: int = 0) -> SameBatches | None:
         """This rank's share of some windows of the validation episodes; None where there are too few.
 
         They are drawn at random: a batch of neighbouring windows is no sample of the latent's distribution.
@@ -146,33 +138,6 @@ class TrainingData:
             num_ranks=num_ranks(),
             pin_memory=device.type == "cuda",
         )
-
-
-@dataclass(frozen=True)
-class RunWindows:
-    """What a trainer reads."""
-
-    training: WindowSource
-    """This rank's training windows."""
-    validation: Iterable[WindowBatch] = ()
-    """Its validation windows, the same ones at every look."""
-    validation_apart: Mapping[str, Iterable[WindowBatch]] = field(default_factory=dict)
-    """The validation windows of each data set by itself, where there are several; training batches take turns in this
-    order."""
-    recalibration: Iterable[WindowBatch] = ()
-    """Training windows from which BatchNorm's moments are measured, the same ones each time."""
-
-
-class SameBatches:
-    """The first batches of a loader, the same ones at every iteration."""
-
-    def __init__(self, loader: FiniteSource, most: int) -> None:
-        self._loader, self._most, self._beginning = loader, most, loader.state_dict()
-
-    def __iter__(self) -> Iterator[WindowBatch]:
-        """At most so many batches, from the loader's beginning."""
-        self._loader.load_state_dict(self._beginning)
-        return islice(iter(self._loader), self._most)
 
 
 def _check_fits(store: EpisodeStore, config: RunConfig) -> None:

@@ -4,7 +4,7 @@ import torch
 
 from alewm.capacity.prior import survival
 from alewm.capacity.support import CapacitySupport
-from alewm.regularizers.precision import at_least_float32
+from alewm.precision import at_least_float32
 from alewm.shapes import Float, Tensor
 from alewm.training.ranks import detached_mean
 

@@ -3,7 +3,7 @@
 import torch
 
 from alewm.shapes import Tensor
-from alewm.training.acceleration import COMPILED, RECORDED, Path, compile_blocks, fuse_encoder
+from alewm.training.acceleration import COMPILED, RECORDED, UpdatePath, compile_blocks, fuse_encoder
 from alewm.training.step import PlainUpdates, StepResult
 
 WARM_UPS = 3
@@ -56,7 +56,7 @@ class GraphedUpdates:
 
 
 def accelerated(
-    plain: PlainUpdates, path: Path, device: torch.device, *, fused: bool = False
+    plain: PlainUpdates, path: UpdatePath, device: torch.device, *, fused: bool = False
 ) -> "PlainUpdates | GraphedUpdates":
     """The same updates, executed as `path` and `fused` say; the model's blocks are fused or compiled in place."""
     if fused:

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from alewm.files import read_json
+from alewm.files import read_if_there, read_json
 from alewm.model.world_model import build_world_model
 from alewm.training.checkpoint import Description, checkpoints_in, read_description
 from alewm.training.config import RunConfig
@@ -22,7 +22,7 @@ def describe_run(path: Path) -> str:
     """A run folder: what it trains or has trained, how far it is, and what was measured, a line each."""
     config = read_json(path / "config.json")
     saved = checkpoints_in(path / "checkpoints")
-    result = read_json(path / "result.json") if (path / "result.json").is_file() else {}
+    result = read_if_there(path / "result.json")
     if "model" not in config and not saved:
         fields = ", ".join(sorted(config)) if isinstance(config, dict) else type(config).__name__
         return f"{path}: a run folder that holds no training of a world model; its config has {fields}"
@@ -41,8 +41,7 @@ def describe_run(path: Path) -> str:
     shown = ("train/loss", "validation/loss", "validation/prediction", "latent/effective_rank")
     lines += [f"{name}: {latest[name]:.4g}" for name in shown if name in latest]
     lines += _success(path, result)
-    provenance = path / "provenance.json"
-    if provenance.is_file() and (command := read_json(provenance).get("command")):
+    if command := read_if_there(path / "provenance.json").get("command"):
         lines.append(f"made by: {command}")
     return "\n".join(lines)
 

@@ -20,9 +20,9 @@ from alewm.capacity.prefix import mask_of_choice, prefix_masks
 from alewm.config import ADDED_LATER
 from alewm.errors import InputError
 from alewm.model.world_model import WorldModel, WorldModelConfig
+from alewm.precision import at_least_float32, full_precision
 from alewm.ranges import Count, NotNegative, Positive, check_ranges
 from alewm.regularizers.mix_sigreg import MixSIGReg
-from alewm.regularizers.precision import at_least_float32, full_precision
 from alewm.regularizers.prefix_sigreg import PrefixSIGReg
 from alewm.regularizers.sigreg import SIGReg
 from alewm.regularizers.slices import Directions

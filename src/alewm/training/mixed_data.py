@@ -14,10 +14,10 @@ from alewm.data.windows import FRAME_SKIP
 from alewm.distributed import num_ranks
 from alewm.errors import InputError
 from alewm.training.config import RunConfig
-from alewm.training.data import RunWindows, SameBatches, TrainingData
+from alewm.training.data import TrainingData
 from alewm.training.data_sets import DATA_SETS, splits_name
 from alewm.training.mixture import MixedWindows, shares
-from alewm.training.source import WindowBatch
+from alewm.training.source import RunWindows, SameBatches, WindowBatch
 from alewm.workers import num_available_cores
 
 

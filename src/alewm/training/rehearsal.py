@@ -7,7 +7,7 @@ import torch
 from alewm.data.windows import WindowShape
 from alewm.model.world_model import build_world_model
 from alewm.shapes import Tensor
-from alewm.training.acceleration import RECORDED, Path
+from alewm.training.acceleration import RECORDED, UpdatePath
 from alewm.training.config import RunConfig
 from alewm.training.graphed import WARM_UPS, GraphedUpdates, accelerated
 from alewm.training.losses import Objective
@@ -44,7 +44,7 @@ def random_batch(config: RunConfig, batch: int, where: torch.device) -> tuple[Te
 
 
 def updates_of(
-    config: RunConfig, path: Path, where: torch.device, *, fused: bool = False
+    config: RunConfig, path: UpdatePath, where: torch.device, *, fused: bool = False
 ) -> PlainUpdates | GraphedUpdates:
     """Updates of a new model, executed as `path` and `fused` say."""
     model = build_world_model(config.model, torch.Generator().manual_seed(0)).to(where).train()

@@ -72,17 +72,7 @@ def train_run(
             for note in learned.notes:
                 print(note, file=sys.stderr)
         windows = learned.windows(config, device, num_threads)
-        trainer = Trainer(
-            config,
-            windows.training,
-            folder=out,
-            device=device,
-            validation=windows.validation,
-            validation_apart=windows.validation_apart,
-            recalibration=windows.recalibration,
-            extras=learned.extras(config),
-            loggers=told,
-        )
+        trainer = Trainer(config, windows, folder=out, device=device, extras=learned.extras(config), loggers=told)
         if is_first and not is_silent:
             print(f"updates on {device}: {trainer.acceleration}", file=sys.stderr)
         with only_writer(out) if is_first else nullcontext():
@@ -126,11 +116,10 @@ def _run(trainer: Trainer, out: Path, *, shows_progress: bool) -> TrainingResult
         print(f"continuing {out} after update {done}", file=sys.stderr)
     with Progress(f"training {out}", trainer.num_steps, "updates", done=done) as progress:
 
-        def show(step: int, _: int, metrics: Mapping[str, Any]) -> None:
+        def show(step: int, metrics: Mapping[str, Any]) -> None:
             progress.advance(step - progress.done, f"loss {metrics['train/loss']:.4f}")
 
-        trainer.progress = show
-        return trainer.run()
+        return trainer.run(show)
 
 
 def _warn_of_a_precision_gap(result: TrainingResult) -> None:
@@ -144,7 +133,7 @@ def _warn_of_a_precision_gap(result: TrainingResult) -> None:
 
 
 def _record(folder: RunFolder, result: TrainingResult, seconds: float) -> None:
-    known = folder.result() or {}
+    known = folder.result()
     if known.get("training", {}).get("step") == result.step:
         return  # a finished run that was asked for again; what evaluation added stays
     scalars = {name: value for name, value in result.metrics.items() if isinstance(value, (int, float))}

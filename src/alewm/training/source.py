@@ -1,6 +1,8 @@
 """What training asks of its data, so that any source that offers it can be learned from."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, Protocol, runtime_checkable
 
 import torch
@@ -45,3 +47,30 @@ class FiniteSource(WindowSource, Protocol):
     def __iter__(self) -> Iterator[WindowBatch]:
         """The rest of the current pass."""
         ...
+
+
+@dataclass(frozen=True)
+class RunWindows:
+    """What a trainer reads."""
+
+    training: WindowSource
+    """This rank's training windows."""
+    validation: Iterable[WindowBatch] = ()
+    """Its validation windows, the same ones at every look."""
+    validation_apart: Mapping[str, Iterable[WindowBatch]] = field(default_factory=dict)
+    """The validation windows of each data set by itself, where there are several; training batches take turns in this
+    order."""
+    recalibration: Iterable[WindowBatch] = ()
+    """Training windows from which BatchNorm's moments are measured, the same ones each time."""
+
+
+class SameBatches:
+    """The first batches of a loader, the same ones at every iteration."""
+
+    def __init__(self, loader: FiniteSource, most: int) -> None:
+        self._loader, self._most, self._beginning = loader, most, loader.state_dict()
+
+    def __iter__(self) -> Iterator[WindowBatch]:
+        """At most so many batches, from the loader's beginning."""
+        self._loader.load_state_dict(self._beginning)
+        return islice(iter(self._loader), self._most)

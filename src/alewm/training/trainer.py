@@ -35,7 +35,7 @@ from alewm.training.prefetch import batches_on
 from alewm.training.ranks import share_of_batch, this_rank, wait_for_all_ranks
 from alewm.training.recalibration import recalibrate
 from alewm.training.repeatable import repeatable
-from alewm.training.source import WindowBatch, WindowSource
+from alewm.training.source import RunWindows, WindowBatch
 from alewm.training.step import PlainUpdates, StepResult
 from alewm.training.validation import Validation, validate
 
@@ -59,45 +59,39 @@ class TrainingResult:
 Updates = Callable[[Tensor, Tensor], StepResult]
 """From a batch's pixels and actions to what the update computed."""
 
-Progress = Callable[[int, int, Mapping[str, Any]], None]
-"""Called with updates made, updates in all, and the latest metrics, at every line of metrics."""
+OnMetrics = Callable[[int, Mapping[str, Any]], None]
+"""Called with updates made and the latest metrics, at every line of metrics."""
 
 
 class Trainer:
     """One training run in one folder; running it again continues it.
 
     Writes `metrics.jsonl` and `checkpoints/` below `folder`, and what its `loggers` write. Every rank constructs
-    one with the windows that are its own; rank 0 writes. Where data sets take turns in the batches (`mixture`),
-    `validation_apart` names them in that order, with the validation windows of each: their q and losses are logged too.
-    From the batches of `recalibration` BatchNorm's moments are measured before every look and checkpoint.
+    one with the windows that are its own; rank 0 writes. Where data sets take turns in the batches (`mixture`), q and
+    losses of each are logged too. BatchNorm's moments are measured before every look and checkpoint, where the windows
+    have some for that.
     """
 
     def __init__(
         self,
         config: RunConfig,
-        source: WindowSource,
+        windows: RunWindows,
         *,
         folder: Path,
         device: torch.device,
-        validation: Iterable[WindowBatch] = (),
-        validation_apart: Mapping[str, Iterable[WindowBatch]] | None = None,
-        recalibration: Iterable[WindowBatch] = (),
         extras: Mapping[str, Any] | None = None,
-        progress: Progress | None = None,
         loggers: Loggers | None = None,
     ) -> None:
         training = config.training
         # What the device lacks is refused now, before anything is written.
         self.acceleration = config.acceleration_on(device)
         share_of_batch(training.batch_size)
-        self.config, self.source, self.validation = config, source, validation
-        self.validation_apart = dict(validation_apart or {})
-        self.recalibration = recalibration
-        self.device, self.extras, self.progress = device, dict(extras or {}), progress
+        self.config, self.windows = config, windows
+        self.device, self.extras = device, dict(extras or {})
         self.loggers = loggers or Loggers()
         self.checkpoints = folder / "checkpoints"
         self.logbook = Logbook(folder / "metrics.jsonl")
-        self.num_steps = training.total_steps(len(source))
+        self.num_steps = training.total_steps(len(windows.training))
         first_weights = seeded_generator(training.seed, "weights")
         self.model: WorldModel = build_world_model(config.model, first_weights).to(device)
         self.objective = Objective(config.objective, config.model).to(device)
@@ -108,19 +102,19 @@ class Trainer:
         self._latest: dict[str, Any] = {}
         self._clock = time.perf_counter()
 
-    def run(self) -> TrainingResult:
+    def run(self, on_metrics: OnMetrics = lambda _step, _metrics: None) -> TrainingResult:
         """The end of the run, reached from its latest checkpoint or from the start."""
         with repeatable(self.config.training.deterministic), closing(self.loggers):
             self._resume()
             update = self._updates()
             self.model.train()
             self._clock = time.perf_counter()
-            batches = batches_on(self.device, self.source)
+            batches = batches_on(self.device, self.windows.training)
             while self.step < self.num_steps:
-                self._advance(update, *next(batches))
+                self._advance(update, *next(batches), on_metrics)
         return TrainingResult(self.step, checkpoints_in(self.checkpoints)[-1], self._latest)
 
-    def _advance(self, update: Updates, pixels: Tensor, actions: Tensor) -> None:
+    def _advance(self, update: Updates, pixels: Tensor, actions: Tensor, on_metrics: OnMetrics) -> None:
         training = self.config.training
         factor = learning_rate_factor(self.step, self.num_steps, training.optim.warmup_fraction)
         set_learning_rate(self.optimizer, factor * training.optim.learning_rate, self.step / self.num_steps)
@@ -131,6 +125,7 @@ class Trainer:
         saves = is_last or self.step % training.checkpoint_every == 0
         if saves or self.step % training.log_every == 0:
             self._log(factor * training.optim.learning_rate)
+            on_metrics(self.step, self._latest)
         elif self.device.type == "cpu" and not result.is_finite:
             self._refuse()
         if is_last or self.step % training.diagnose_every == 0:
@@ -152,7 +147,7 @@ class Trainer:
                 "refused": (~result.is_finite).float(),
                 "q": result.losses.q.mean(0),
                 "q_entropy": mean_entropy(result.losses.q),
-                **mean_q_of_sets(result.losses.q, list(self.validation_apart)),
+                **mean_q_of_sets(result.losses.q, list(self.windows.validation_apart)),
             }
         )
 
@@ -166,8 +161,6 @@ class Trainer:
         rate = num_steps * self.config.training.batch_size / seconds
         named = q_by_capacity(means, self.config.model.capacities)
         self._write("train", {**named, "learning_rate": learning_rate, "windows_per_second": rate})
-        if self.progress is not None:
-            self.progress(self.step, self.num_steps, self._latest)
 
     def _diagnose(self, losses: Losses) -> None:
         prefixes = self.config.model.prefixes
@@ -187,15 +180,15 @@ class Trainer:
         dtype = self.config.training.autocast_dtype(self.device)
         streams = RandomStreams(self.config.training.seed, self.device)
         with self.acceleration.suspended():
-            recalibrate(self.model, self.objective, self.recalibration, streams, self.device, dtype=dtype)
+            recalibrate(self.model, self.objective, self.windows.recalibration, streams, self.device, dtype=dtype)
 
     def _validate(self) -> None:
         """The losses on held-out windows, with the same noise every time; loggers also get q and a rollout."""
-        found = self._validated(self.validation, shows=self.loggers.are_listening)
+        found = self._validated(self.windows.validation, shows=self.loggers.are_listening)
         means: dict[str, Any] = found.means.take()
         if found.precision_gap is not None:
             means["precision_gap"] = found.precision_gap
-        for name, windows in self.validation_apart.items():
+        for name, windows in self.windows.validation_apart.items():
             means |= {f"{metric}/{name}": value for metric, value in self._validated(windows).means.take().items()}
         if means:
             self._write("validation", q_by_capacity(means, self.config.model.capacities))
@@ -224,7 +217,7 @@ class Trainer:
 
     def _save(self) -> None:
         if this_rank() == 0:
-            description = Description(self.step, self.config, self.source.state_dict(), self.extras)
+            description = Description(self.step, self.config, self.windows.training.state_dict(), self.extras)
             save_checkpoint(self.checkpoints, description, self.model, self.optimizer, self.streams)
             prune_checkpoints(self.checkpoints, self.config.training.keep_checkpoints)
         wait_for_all_ranks()
@@ -234,7 +227,7 @@ class Trainer:
         if saved:
             self._check_same_config(saved[-1])
             description = load_checkpoint(saved[-1], self.model, self.optimizer, self.streams)
-            self.source.load_state_dict(description.source_state)
+            self.windows.training.load_state_dict(description.source_state)
             self.step = description.step
         wait_for_all_ranks()
         if this_rank() == 0:

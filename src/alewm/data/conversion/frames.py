@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -137,7 +137,8 @@ def stacked(frames: list[np.ndarray], place: str) -> np.ndarray:
     return np.stack(frames) if frames else np.empty((0, 1, 1, 3), np.uint8)
 
 
-def _opened(path: Path):  # type: ignore[no-untyped-def]
+def _opened(path: Path) -> Any:
+    """The container of a video, by a package that says nothing of its types."""
     av = required("av", path)
     if not path.is_file():
         raise InputError(f"{path} does not exist. Restore the video and repeat the command.")

@@ -13,7 +13,7 @@ Columns whose names begin with `action` are the action, in their order; a column
 0, 1, 2, ...; other columns of numbers are stored under their own names.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from alewm.data import schema
+from alewm.data.checks import row_without_action
 from alewm.data.conversion import frames as frame_files
 from alewm.data.conversion import tables
 from alewm.data.conversion.frames import AS_RECORDED, FrameSize
@@ -130,12 +131,10 @@ class Recordings:
         )
 
 
-def check_actions(action: np.ndarray, place: Any) -> None:
+def check_actions(action: np.ndarray, place: Callable[[int], str]) -> None:
     """Refuse an infinite action, and a missing one before the last row; `place` names a row."""
-    bad = ~np.isfinite(action).all(axis=1)
-    bad[-1] = np.isinf(action[-1]).any()
-    if bad.any():
-        row = int(bad.argmax())
+    row = row_without_action(action)
+    if row is not None:
         raise InputError(
             f"{place(row)}: the action is {action[row].tolist()}; only the last row of an episode may be without one."
         )

@@ -6,10 +6,7 @@ from typing import ClassVar
 import numpy as np
 
 from alewm.envs.cube.physics import SUCCESS_DISTANCE
-from alewm.envs.statistics import Figure, TaskStatistics
-
-GOAL_OFFSET = 25
-"""Environment steps from a start to its goal."""
+from alewm.envs.statistics import GOAL_OFFSET, Figure, TaskStatistics
 
 MOVING_METRES = 0.001
 """A cube that moves farther than this in a step is moving."""

@@ -6,11 +6,8 @@ from typing import ClassVar
 import numpy as np
 
 from alewm.envs.push_t import geometry
-from alewm.envs.statistics import Figure, TaskStatistics
+from alewm.envs.statistics import GOAL_OFFSET, Figure, TaskStatistics
 from alewm.shapes import Bool, Float, Int
-
-GOAL_OFFSET = 25
-"""Environment steps from a start to its goal."""
 
 FACES = ("bar outside", "bar ends", "bar inside", "stem sides", "stem end", "concave corners")
 """Where the pusher can touch the block."""

@@ -6,10 +6,7 @@ from typing import ClassVar
 import numpy as np
 
 from alewm.envs.reacher.physics import TARGET_RADIUS
-from alewm.envs.statistics import Figure, TaskStatistics
-
-GOAL_OFFSET = 25
-"""Environment steps from a start to its goal."""
+from alewm.envs.statistics import GOAL_OFFSET, Figure, TaskStatistics
 
 
 class ReacherStatistics(TaskStatistics):

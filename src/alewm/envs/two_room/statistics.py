@@ -5,11 +5,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from alewm.envs.statistics import Figure, TaskStatistics
+from alewm.envs.statistics import GOAL_OFFSET, Figure, TaskStatistics
 from alewm.envs.two_room import physics
-
-GOAL_OFFSET = 25
-"""Environment steps from a start to its goal."""
 
 
 class TwoRoomStatistics(TaskStatistics):

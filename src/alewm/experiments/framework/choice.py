@@ -1,6 +1,6 @@
 """What was asked of an experiment, and the runs that follow from it."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
@@ -124,7 +124,7 @@ class Choice:
     def _named(self, name: str, method: str) -> str:
         return name if self.is_smoke else f"{name}-{method}"
 
-    def over_seeds(self, make: Any, *arguments: Any, **options: Any) -> tuple[Run, ...]:
+    def over_seeds(self, make: Callable[..., Run], *arguments: Any, **options: Any) -> tuple[Run, ...]:
         """One run per seed, as `make(*arguments, seed=seed, **options)` says."""
         return tuple(make(*arguments, seed=seed, **options) for seed in self.seeds)
 

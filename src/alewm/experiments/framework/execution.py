@@ -45,7 +45,7 @@ def _perform(
     missing = [work for work in dict.fromkeys(works) if not work.is_done(library)]
     if executor is None or not missing:
         for work in missing:
-            work.perform(library, device, is_silent=False)
+            work.perform(library, device)
         return
     logs = library.root / LOGS
     jobs = [make_job(f"{work.run.name}-{index}", [work], library, executor, logs) for index, work in enumerate(missing)]

@@ -62,7 +62,7 @@ class Job:
                             # A run says which command made it, not which one had it made.
                             sys.argv = shlex.split(work.command(self.library), comments=True)
                             print(f"# {work.command(self.library)}")
-                            work.perform(self.library, find_device(self.device), is_silent=False)
+                            work.perform(self.library, find_device(self.device))
                 except Exception as error:
                     traceback.print_exc()
                     return str(error) if isinstance(error, InputError) else f"{type(error).__name__}: {error}"

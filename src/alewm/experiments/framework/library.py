@@ -73,7 +73,7 @@ class Library:
     def is_trained(self, run: Run) -> bool:
         """Whether it has been trained to its end, on the data that is here now."""
         folder = self.folder(run)
-        if "training" not in (RunFolder(folder).result() or {}):
+        if "training" not in RunFolder(folder).result():
             return False
         data = read_json(folder / "config.json").get("data", {})
         for name in run.data_sets:
@@ -93,7 +93,7 @@ class Library:
         """As measured by finished runs, by the width of the encoder."""
         found: dict[int, float] = {}
         for folder in self._known.values():
-            training = (RunFolder(folder).result() or {}).get("training")
+            training = RunFolder(folder).result().get("training")
             if training and "seconds" in training:  # imported weights were trained elsewhere
                 config: dict[str, Any] = read_json(folder / "config.json")
                 found[config["model"]["encoder"]["hidden_dim"]] = training["seconds"] / training["step"]

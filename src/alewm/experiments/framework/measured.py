@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from alewm.files import read_json, write_json
+from alewm.files import read_if_there, write_json
 from alewm.runs.provenance import provenance
 
 
@@ -15,8 +15,7 @@ def measurement_path(run: Path, name: str) -> Path:
 
 def read_measurement(run: Path, name: str, options: Mapping[str, Any]) -> dict[str, Any] | None:
     """What was found with these options, or None where nobody measured it with them."""
-    path = measurement_path(run, name)
-    found: dict[str, Any] = read_json(path) if path.exists() else {}
+    found = read_if_there(measurement_path(run, name))
     return found["measured"] if found.get("options") == _plain(options) else None
 
 

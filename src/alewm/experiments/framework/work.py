@@ -14,7 +14,7 @@ from alewm.experiments.framework.launch import launch_ranks
 from alewm.experiments.framework.library import Library
 from alewm.experiments.framework.measured import read_measurement, write_measurement
 from alewm.experiments.framework.run import Run
-from alewm.files import read_json
+from alewm.files import read_if_there
 from alewm.training.run import train_run
 
 
@@ -32,7 +32,7 @@ class Training:
         """Whether nothing is left to do."""
         return library.is_trained(self.run)
 
-    def perform(self, library: Library, device: torch.device, *, is_silent: bool) -> None:
+    def perform(self, library: Library, device: torch.device) -> None:
         """Begins or continues."""
         if self.num_ranks > 1:
             words = shlex.split(library.command(self.run))[1:]
@@ -45,7 +45,6 @@ class Training:
             device=device,
             preset=self.run.preset,
             num_threads=self.num_threads,
-            is_silent=is_silent,
         )
 
     def command(self, library: Library) -> str:
@@ -71,8 +70,7 @@ class Evaluation:
 
     def result(self, library: Library) -> dict[str, Any] | None:
         """What it found, or None before it has been done."""
-        path = self.folder(library) / "result.json"
-        found: dict[str, Any] = read_json(path) if path.exists() else {}
+        found = read_if_there(self.folder(library) / "result.json")
         asked = self.settings.identity()
         known = found.get("evaluated", {})
         return found if known and all(known.get(name) == value for name, value in asked.items()) else None
@@ -81,7 +79,7 @@ class Evaluation:
         """Whether its result is there."""
         return self.result(library) is not None
 
-    def perform(self, library: Library, device: torch.device, *, is_silent: bool) -> None:
+    def perform(self, library: Library, device: torch.device) -> None:
         """Evaluates."""
         evaluate_run(
             library.folder(self.run),
@@ -89,7 +87,6 @@ class Evaluation:
             data_path=library.data_path(self.settings.data_set or self.run.task),
             device=device,
             num_animations=self.num_animations,
-            is_silent=is_silent,
         )
 
     def command(self, library: Library) -> str:
@@ -137,7 +134,7 @@ class Measurement:
         """Whether its result is there."""
         return self.result(library) is not None
 
-    def perform(self, library: Library, device: torch.device, *, is_silent: bool) -> None:
+    def perform(self, library: Library, device: torch.device) -> None:
         """Measures."""
         data = library.data_path(self.run.task)
         options = dict(self.options)

@@ -16,8 +16,8 @@ from alewm.experiments.oscillator.evaluation import measure
 from alewm.experiments.oscillator.study import Study
 from alewm.experiments.oscillator.training import train
 from alewm.files import read_json, write_json
-from alewm.runs.checkpoint import save_tensors
 from alewm.runs.folder import RunFolder
+from alewm.runs.tensors import save_tensors
 from alewm.worker_pool import WorkerPool
 from alewm.workers import num_available_cores
 

@@ -50,9 +50,9 @@ def run_study(study: Study, out: Path, *, jobs: int, is_sweep: bool) -> None:
 def _seconds_before(folder: RunFolder) -> float:
     """What earlier calls took; a damaged result is reported before hours are spent, and never overwritten unseen."""
     result = folder.result()
-    if result is None:
+    if not folder.result_path.exists():
         return 0.0
-    if not isinstance(result, dict) or not isinstance(result.get("runs"), list):
+    if not isinstance(result.get("runs"), list):
         raise InputError(
             f"{folder.result_path} is damaged: expected an object with a list `runs`. Nothing was changed. Remove it "
             f"and repeat the command: finished runs are kept in {folder.path / 'records'}."

@@ -4,8 +4,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
-from alewm.errors import InputError, unknown_name
+from alewm.errors import unknown_name
 from alewm.experiments.oscillator.config import OscillatorRun
+from alewm.ranges import check_seeds
 
 Variant = Literal["lewm", "alewm", "alewm-paper", "prior-frozen", "marginal", "alewm-sigreg", "nested-dropout"]
 DEFAULT_VARIANTS: tuple[Variant, ...] = ("lewm", "alewm", "alewm-paper")
@@ -76,14 +77,11 @@ def sweep_study(seeds: Sequence[int], epochs: int | None = None) -> Study:
         for degree in GRID_DEGREES
         for weight in GRID_WEIGHTS
     ]
-    return Study(
-        tuple(replace(run, seed=seed, epochs=epochs or run.epochs) for run in (*lewm, *alewm) for seed in seeds)
-    )
+    return _over_seeds([*lewm, *alewm], seeds, epochs)
 
 
 def _over_seeds(settings: Sequence[OscillatorRun], seeds: Sequence[int], epochs: int | None) -> Study:
-    if not seeds or len(set(seeds)) != len(seeds) or min(seeds) < 0:
-        raise InputError(f"Seeds must be distinct and not negative, at least one; got {tuple(seeds)}.")
+    check_seeds(seeds)
     if epochs is not None:
         settings = [replace(run, epochs=epochs) for run in settings]
     return Study(tuple(replace(run, seed=seed) for run in settings for seed in seeds))

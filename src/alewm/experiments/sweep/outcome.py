@@ -4,6 +4,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 
 from alewm.evaluation.settings import EvaluationSettings
 from alewm.experiments.framework.library import Library
@@ -117,9 +118,10 @@ class _Reader:
         """As for trials, by means over seeds."""
         if not self.is_complete(candidate):
             return True, 0.0, 0.0, 0.0
-        orders = [self.run_order(run) for run in candidate.runs]
+        _, *columns = zip(*map(self.run_order, candidate.runs), strict=True)
         # Rounded, so that equal numbers of successes tie as they do in selection.
-        return False, *(round(sum(order[i] for order in orders) / len(orders), 9) for i in (1, 2, 3))  # type: ignore[return-value]
+        success, capacity, weight = (round(fmean(column), 9) for column in columns)
+        return False, success, capacity, weight
 
     def trial_row(self, group: Group, run: Run) -> Row:
         """What is known of a trial."""

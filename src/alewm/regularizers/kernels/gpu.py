@@ -12,8 +12,8 @@ import triton
 
 from alewm.capacity.prefix import prefix_masks
 from alewm.capacity.support import CapacitySupport
+from alewm.precision import full_precision
 from alewm.regularizers.kernels import triton_kernels
-from alewm.regularizers.precision import full_precision
 from alewm.regularizers.quadrature import Quadrature
 from alewm.shapes import Float, Tensor
 

@@ -1,4 +1,4 @@
-"""The precision a statistic is computed in, whatever the model's."""
+"""The precision that statistics, moments and costs are computed in, whatever the model's."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

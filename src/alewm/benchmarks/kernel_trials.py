@@ -1,4 +1,4 @@
-"""Every kernel on random rows with each of its tiles, to measure what it achieves."""
+"""Every fused kernel on random rows with each of its tiles, to measure what it achieves."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -11,6 +11,7 @@ import torch
 from triton.compiler.errors import CompilationError
 from triton.runtime.errors import OutOfResources, PTXASError
 
+from alewm.benchmarks.timing import check_repeats
 from alewm.errors import InputError
 from alewm.model.fused.add_norm import run_add_norm, run_add_norm_backward
 from alewm.model.fused.image_attention import run_attention, run_attention_backward, run_first_token_backward
@@ -33,7 +34,7 @@ class Trial(NamedTuple):
 
 
 def time_tiles(
-    trials: Sequence[Trial], more: Mapping[str, Sequence[Tile]], device: torch.device, repeats: int = 10
+    trials: Sequence[Trial], more: Mapping[str, Sequence[Tile]], device: torch.device, repeats: int
 ) -> dict[tuple[str, Tile], float | str]:
     """Milliseconds of each kernel with each of its candidates and of `more`, or why the device could not run it."""
     calls: dict[tuple[str, Tile], Callable[[], object]] = {}
@@ -125,8 +126,9 @@ _COMPILERS = 8
 Key = TypeVar("Key")
 
 
-def timed(calls: Mapping[Key, Callable[[], object]], device: torch.device, repeats: int = 10) -> dict[Key, float | str]:
+def timed(calls: Mapping[Key, Callable[[], object]], device: torch.device, repeats: int) -> dict[Key, float | str]:
     """Milliseconds of each call, or why the device could not run it."""
+    check_repeats(repeats)
     if device.type == "cuda":
         # Compiling a kernel takes seconds, most of them outside Python, so several are compiled at once.
         with ThreadPoolExecutor(_COMPILERS) as pool:
