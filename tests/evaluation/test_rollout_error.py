@@ -1,9 +1,10 @@
 """Error by horizon: none where the laws are known, and exact where the mistake is."""
 
 import torch
-from point_world import KnownWorld
+from point_world import KnownWorld, RandomWorld
 
 from alewm.evaluation.rollout_error import rollout_error
+from alewm.planning.rollout import masked_roll_out
 
 
 def recorded(model, B=4, H=5):
@@ -34,3 +35,11 @@ def test_a_constant_drift_grows_with_the_square_of_the_horizon():
     latents, actions = recorded(KnownWorld())
     error = rollout_error(Drifting(), latents, actions, 2)
     assert torch.allclose(error.model, (0.1 * torch.arange(1.0, 6)) ** 2, rtol=1e-4)
+
+
+def test_the_predictor_reads_as_many_positions_as_it_is_told():
+    model, (latents, actions) = RandomWorld(), recorded(KnownWorld())
+    for context in (1, 3):
+        imagined = masked_roll_out(model, latents[:, 0], actions[:, None], 4, last_width=4, context=context)
+        expected = (torch.cat(imagined, 1)[..., :4] - latents[:, 1:, :4]).square().mean((0, 2))
+        torch.testing.assert_close(rollout_error(model, latents, actions, 4, context=context).model, expected)
