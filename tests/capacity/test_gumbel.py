@@ -1,5 +1,6 @@
 """The straight-through choice: exactly one-hot forward, the soft gradient backward, samples distributed as q."""
 
+import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -40,13 +41,17 @@ def test_choices_are_distributed_as_q():
     assert ((frequency - q).abs() < 5 * (q * (1 - q) / num).sqrt()).all()
 
 
-def test_noise_is_finite_even_where_the_uniform_draw_is_zero():
-    noise = gumbel_noise(100_000, generator=torch.Generator().manual_seed(0))
+def test_noise_is_finite():
+    assert gumbel_noise(100_000, generator=torch.Generator().manual_seed(0)).isfinite().all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("uniform", [0.0, 1.0])
+def test_noise_is_finite_even_where_the_uniform_draw_is_zero_or_one(uniform, dtype, monkeypatch):
+    monkeypatch.setattr(torch, "rand", lambda shape, **_: torch.full(shape, uniform, dtype=dtype))
+    noise = gumbel_noise(4, generator=torch.Generator(), dtype=dtype)
     assert noise.isfinite().all()
-    for uniform in (0.0, 1.0):
-        limits = torch.finfo(torch.float32)
-        clamped = torch.tensor(uniform).clamp(limits.tiny, 1 - limits.eps)
-        assert (-(-clamped.log()).log()).isfinite()
+    assert (noise > 0).all() == (uniform == 1.0)
 
 
 def test_masks_keep_exactly_the_prefix():
@@ -55,6 +60,15 @@ def test_masks_keep_exactly_the_prefix():
     assert masks.tolist() == [[1, 1, 0, 0, 0, 0], [1, 1, 1, 0, 0, 0], [1] * 6]
     choice = torch.eye(3)[[2, 0]]
     assert mask_of_choice(choice, masks).tolist() == [[1] * 6, [1, 1, 0, 0, 0, 0]]
+
+
+def test_masks_first_asked_for_in_inference_mode_can_be_learned_with():
+    support = CapacitySupport((1, 4, 9))
+    with torch.inference_mode():
+        prefix_masks(support)
+    choice = torch.eye(3).requires_grad_()
+    mask_of_choice(choice, prefix_masks(support)).sum().backward()
+    assert choice.grad.tolist() == [[1, 4, 9]] * 3
 
 
 def test_a_modal_tie_goes_to_the_smaller_capacity():

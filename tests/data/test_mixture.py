@@ -1,5 +1,6 @@
 """Batches of several files: whose turn it is, how long an epoch is, where it goes on, what each rank holds."""
 
+from dataclasses import replace
 from itertools import islice
 
 import numpy as np
@@ -14,6 +15,8 @@ from alewm.data.normalize import ActionStatistics
 from alewm.data.store import EpisodeStore
 from alewm.data.windows import WindowShape
 from alewm.errors import InputError
+from alewm.training.config import RunConfig
+from alewm.training.mixed_data import own_configs
 from alewm.training.mixture import MixedWindows, mean_q_of_sets, rows_of_set, shares, take_turns
 
 CPU = torch.device("cpu")
@@ -121,6 +124,14 @@ def test_a_batch_keeps_its_memory_while_the_next_are_read(stores):
         batch.to(CPU)
     assert torch.equal(pixels, before[0])
     assert torch.equal(actions, before[1])
+
+
+def test_every_data_set_is_read_in_an_order_of_its_own():
+    """Also where two files have equally many windows; the order is the run's seed's."""
+    run = RunConfig(task="reacher+two-room")
+    other = replace(run, training=replace(run.training, seed=run.training.seed + 1))
+    seeds = [each.training.seed for config in (run, other) for each in own_configs(config).values()]
+    assert len(set(seeds)) == 4
 
 
 def test_q_is_averaged_over_the_rows_of_each_data_set():

@@ -1,12 +1,16 @@
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from toy_episodes import write_tape
 
 from alewm.data.normalize import ActionStatistics
+from alewm.data.splits import Splits
+from alewm.data.store import EpisodeStore
 from alewm.errors import InputError
 
 
@@ -15,6 +19,15 @@ def test_the_statistics_are_mean_and_population_std_of_complete_rows() -> None:
     statistics = ActionStatistics.fit(actions)
     assert statistics.mean == (3.0, 0.0)
     assert statistics.std == (pytest.approx(np.sqrt(8 / 3)), 1e-8)
+
+
+def test_held_out_actions_have_no_part_in_the_statistics(tmp_path: Path) -> None:
+    """Row r of a tape has the action (r, -r); the last row of an episode has none."""
+    with EpisodeStore.open(write_tape(tmp_path / "a.h5", [10, 20, 30, 40])) as store:
+        statistics = ActionStatistics.of_training(store, Splits(train=(0, 2), validation=(1,), test=(3,), seed=0))
+    rows = np.concatenate([np.arange(0, 9), np.arange(30, 59)])
+    assert statistics.mean == pytest.approx((rows.mean(), -rows.mean()))
+    assert statistics.std == pytest.approx((rows.std(), rows.std()))
 
 
 @given(st.integers(0, 1000))

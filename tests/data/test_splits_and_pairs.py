@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from toy_episodes import write_tape
 
 from alewm.data.pairs import draw_pairs, load_or_draw_pairs
-from alewm.data.splits import held_out_counts, load_or_make_splits, split_by_episode, split_by_family
+from alewm.data.splits import Splits, held_out_counts, load_or_make_splits, split_by_episode, split_by_family
 from alewm.data.store import EpisodeStore
 from alewm.errors import InputError
+from alewm.evaluation.find_pairs import _stored_pairs
 
 
 @given(st.lists(st.integers(1, 100), min_size=3, max_size=400).filter(lambda n: sum(x >= 26 for x in n) >= 3))
@@ -145,3 +146,10 @@ def test_sidecars_are_plain_json(tmp_path: Path) -> None:
     store = EpisodeStore.open(write_tape(tmp_path / "a.h5", [30] * 5))
     load_or_make_splits(store)
     assert json.loads((tmp_path / "a.splits.json").read_text())["fingerprint"] == store.fingerprint
+
+
+def test_pairs_of_training_episodes_are_of_those_long_enough_to_have_one(tmp_path: Path) -> None:
+    splits = Splits(train=(0, 1, 2, 3), validation=(), test=(), seed=0)
+    with EpisodeStore.open(write_tape(tmp_path / "a.h5", [30, 25, 26, 40])) as store:
+        for most, expected in ((None, [0, 2, 3]), (2, [0, 2])):
+            assert [pair.episode for pair in _stored_pairs(store, splits, "train", most)] == expected

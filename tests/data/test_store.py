@@ -1,3 +1,4 @@
+import os
 import subprocess
 import sys
 import textwrap
@@ -131,6 +132,19 @@ def test_a_file_that_cannot_be_completed_leaves_its_journal_alone(tmp_path: Path
     assert sorted(p.name for p in tmp_path.iterdir()) == ["a.h5.journal"]
 
 
+def test_the_journal_stays_until_the_file_has_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "replace", refuse)
+        with pytest.raises(OSError, match=r"^$"):
+            write_tape(tmp_path / "a.h5", [30])
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["a.h5.journal"]
+    with StoreWriter(tmp_path / "a.h5") as writer:
+        assert writer.num_episodes == 1
+
+
 def test_the_writer_refuses_what_does_not_fit(tmp_path: Path) -> None:
     good = tape(0, 30)
 
@@ -202,6 +216,24 @@ def test_the_fingerprint_is_of_the_content_not_of_its_compression(tmp_path: Path
     c = write_tape(tmp_path / "c.h5", [30, 31])
     prints = [EpisodeStore.open(path).fingerprint for path in (a, b, c)]
     assert prints[0] == prints[1] != prints[2]
+
+
+@pytest.mark.parametrize("name", ["pixels", "action"])
+def test_other_frames_or_actions_of_the_same_shape_have_another_fingerprint(tmp_path: Path, name: str) -> None:
+    changed = tape(0, 30)
+    changed[name][12] += 1
+    prints = []
+    for path, episode in ((tmp_path / "a.h5", tape(0, 30)), (tmp_path / "b.h5", changed)):
+        with StoreWriter(path) as writer:
+            writer.append(episode)
+        with EpisodeStore.open(path) as store:
+            prints.append(store.fingerprint)
+    assert prints[0] != prints[1]
+
+
+def test_actions_that_all_share_cannot_be_written_to(tmp_path: Path) -> None:
+    with EpisodeStore.open(write_tape(tmp_path / "a.h5", [30])) as store, pytest.raises(ValueError, match="read-only"):
+        store.actions[0] = 0
 
 
 def test_columns_are_read_by_name(tmp_path: Path) -> None:

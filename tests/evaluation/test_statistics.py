@@ -5,7 +5,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from alewm.errors import InputError
-from alewm.evaluation.statistics import Proportion, wilson_interval
+from alewm.evaluation.statistics import Proportion, Spread, wilson_interval
 
 
 @pytest.mark.parametrize(
@@ -54,3 +54,17 @@ def test_impossible_counts_are_refused(successes, trials):
 def test_an_impossible_confidence_is_refused():
     with pytest.raises(InputError, match="strictly between 0 and 1"):
         wilson_interval(1, 2, 1.0)
+
+
+def test_a_mean_over_seeds_has_the_standard_error_of_a_mean():
+    spread = Spread.of([0.5, 0.7, 0.9, 0.7])
+    assert spread.mean == pytest.approx(0.7)
+    assert spread.sem == pytest.approx((0.08 / 3) ** 0.5 / 2)  # the variance has n - 1, the mean has n numbers
+    assert (spread.shown(), spread.percent(1)) == ("0.70 ± 0.08", "70.0 ± 8.2")
+
+
+def test_one_seed_has_no_standard_error_and_no_seed_no_mean():
+    assert Spread.of([0.5]).sem is None
+    assert Spread.of([0.5]).percent() == "50.00"
+    with pytest.raises(InputError, match="at least one seed"):
+        Spread.of([])

@@ -7,7 +7,7 @@ from collections import namedtuple
 import numpy as np
 import pytest
 import torch
-from point_world import ACTION_DIM, ACTION_MEAN, ACTION_STD, SUPPORT, KnownWorld, PointEnvs, rows
+from point_world import ACTION_DIM, ACTION_MEAN, ACTION_STD, RADIUS, SUPPORT, KnownWorld, PointEnvs, rows
 
 from alewm.capacity.prior import polynomial_prior
 from alewm.errors import InputError
@@ -152,6 +152,10 @@ def test_uniform_random_actions_belong_to_the_episode():
     together = policy.next_actions(frames, torch.ones(3, dtype=torch.bool))
     policy.begin(frames[:1], frames[:1], [8])
     assert torch.equal(policy.next_actions(frames[:1], torch.ones(1, dtype=torch.bool))[0], together[1])
+    assert not torch.isclose(together[0], together[1]).any()
+    other_seed = UniformRandom(2, 50, seed=2)
+    other_seed.begin(frames, frames, [7, 8, 9])
+    assert not torch.isclose(other_seed.next_actions(frames, torch.ones(3, dtype=torch.bool)), together).all(-1).any()
     assert together.abs().max() <= 1
     assert together.std() == pytest.approx(3**-0.5, abs=0.05)
 
@@ -161,6 +165,9 @@ def test_records_survive_the_disk_and_summarise_the_same(tmp_path):
     write_records(tmp_path / "episodes.jsonl", found.records)
     read = read_records(tmp_path / "episodes.jsonl")
     assert tuple(read) == found.records
+    for record in read:  # distances are those at the start and after every step
+        assert len(record.distances) == record.steps + 1
+        assert (record.distances[-1] < RADIUS) == record.success
     assert summarise(read).items() <= found.result.items()
 
 
@@ -178,6 +185,22 @@ def test_rates_over_nontrivial_pairs_leave_out_those_solved_at_the_start():
     assert summarise([easy])["success_rate_nontrivial"] is None
 
 
+def test_every_policy_has_its_own_rate_over_all_pairs_and_over_those_not_solved_at_the_start():
+    record = evaluate(PointEnvs(), make_pairs(1), make_planner(), PRIOR).records[0]
+    # Per pair: solved at the start, then who reached the goal.
+    names = ("presolved", "success", "random_success", "zero_success", "replay_success")
+    outcomes = ["11101", "00110", "00111", "01011", "00001"]
+    records = [
+        dataclasses.replace(record, **{name: flag == "1" for name, flag in zip(names, flags, strict=True)})
+        for flags in outcomes
+    ]
+    summary = summarise(records)
+    for name, every, hard in (("", 2, 1), ("random_", 3, 2), ("zero_", 3, 3), ("replay_", 4, 3)):
+        assert summary[f"{name}success_rate"] == every / 5
+        assert summary[f"{name}success_rate_nontrivial"] == hard / 4
+    assert (summary["episodes"], summary["episodes_nontrivial"]) == (5, 4)
+
+
 def test_a_broken_records_file_is_named_with_its_line(tmp_path):
     (tmp_path / "episodes.jsonl").write_text('{"episode": 1}\n')
     with pytest.raises(InputError, match=r"episodes.jsonl, line 1.*lacks the field 'start_step'"):
@@ -187,10 +210,13 @@ def test_a_broken_records_file_is_named_with_its_line(tmp_path):
 def test_stored_pairs_bring_their_state_columns():
     stored = [StoredPair(3, 1, 26, 11, 36), StoredPair(5, 0, 25, 40, 65)]
     columns = {"state": np.arange(140.0).reshape(70, 2), "pixels": None}
-    pairs = GoalPairs.gather(stored, columns.__getitem__, ["state"])
+    pairs = GoalPairs.gather(stored, columns.__getitem__, ["state"], actions=np.arange(70.0)[:, None])
     assert (pairs.episodes, pairs.start_steps, pairs.goal_steps) == ((3, 5), (1, 0), (26, 25))
     assert pairs.start_rows["state"].tolist() == [[22, 23], [80, 81]]
     assert pairs.goal_rows["state"].tolist() == [[72, 73], [130, 131]]
+    # The action of a row is taken there: that of the start is the first, that of the row before the goal the last.
+    assert pairs.recorded[..., 0].tolist() == [list(range(11, 36)), list(range(40, 65))]
+    assert pairs.take([1]).recorded[..., 0].tolist() == [list(range(40, 65))]
 
 
 def test_pairs_must_fit_each_other_and_the_environment():
@@ -231,3 +257,11 @@ def test_recorded_actions_are_repeated_where_they_are_known():
     assert [record.replay_success for record in known.records] == [True, True, False]
     assert known.result["replay_success_rate"] == known.result["replay_success_rate_nontrivial"] == 2 / 3
     assert known.result["success_rate"] == unknown.result["success_rate"]
+
+
+def test_recorded_actions_are_repeated_once_whatever_the_budget():
+    slow = torch.tensor([0.2, 0.0]).repeat(1, 25, 1)  # half of the way, and all of it where they come twice
+    pairs = dataclasses.replace(walk_pairs(0.2), recorded=slow)
+    assert evaluate(PointEnvs(), pairs, make_planner(), PRIOR).result["replay_success_rate"] == 0
+    fast = dataclasses.replace(pairs, recorded=5 * slow)
+    assert evaluate(PointEnvs(), fast, make_planner(), PRIOR, budget=2).result["replay_success_rate"] == 1

@@ -15,6 +15,7 @@ from alewm.evaluation.floors import Unseen
 from alewm.evaluation.state_costs import EFFECTOR_SHARE, state_cost
 from alewm.evaluation.true_simulator import TrueSimulator
 from alewm.planning.cem import CEMConfig
+from alewm.planning.noise import candidate_noise
 from alewm.planning.planner import PlanningConfig
 
 SMALL = PlanningConfig(cem=CEMConfig(num_candidates=6, num_iterations=2, num_elites=2))
@@ -46,11 +47,17 @@ def test_planning_in_the_simulator_reaches_goals_that_its_floors_do_not():
     assert all(plan.distances[-1] < 16 for plan in plans)
 
 
-def test_blocks_that_were_not_executed_are_where_the_next_search_begins():
+def test_blocks_that_were_not_executed_are_where_the_next_search_begins_and_its_noise_is_its_own(monkeypatch):
     standard = simulated_pairs("two-room", None, 1, 0)
     planning = PlanningConfig(cem=SMALL.cem, horizon=3, executed_blocks=1)
     env = standard.task.make_vector_env(1)
-    searches = []
+    searches, keys = [], []
+
+    def noise(asked, *sizes, **options):
+        keys.extend(asked)
+        return candidate_noise(asked, *sizes, **options)
+
+    monkeypatch.setattr("alewm.evaluation.true_simulator.candidate_noise", noise)
 
     def cost(worlds):
         searches.append(worlds.num_envs)
@@ -58,11 +65,12 @@ def test_blocks_that_were_not_executed_are_where_the_next_search_begins():
 
     policy = TrueSimulator(env, standard.task.make_vector_env, cost, standard.statistics, planning)
     env.reset_to(standard.pairs.start_rows, standard.pairs.goal_rows)
-    policy.begin(torch.zeros(1, 1, 1, 3, dtype=torch.uint8), torch.zeros(1, 1, 1, 3, dtype=torch.uint8), (0,))
+    policy.begin(torch.zeros(1, 1, 1, 3, dtype=torch.uint8), torch.zeros(1, 1, 1, 3, dtype=torch.uint8), (7,))
     for _ in range(2):
         actions = policy.next_actions(torch.zeros(1, 1, 1, 3, dtype=torch.uint8), torch.ones(1, dtype=torch.bool))
         assert actions.shape == (1, 5, 2)
         assert policy._blocks[0, :2].abs().sum() > 0 == policy._blocks[0, 2].abs().sum()
+    assert keys == [(planning.seed, 7, 0), (planning.seed, 7, 1)]  # those of a planner with a model
     assert searches == [6, 6, 1] * 2  # every iteration's candidates, then the plan itself
 
 

@@ -146,6 +146,8 @@ def write_result(library, run, settings, **values):
         (((0.9, 8, 0.3), (0.9, 8, 0.09)), 1),
         # 0.1 + 0.2 and 0.15 + 0.15 differ in floating point, but are as many successes.
         ((((0.1, 0.2), 8, 0.3), ((0.15, 0.15), 8, 0.09)), 1),
+        # 0.29 times 100 is a little less than 29, which is more than 28.
+        (((0.29, 64, 0.3), (0.28, 8, 0.09)), 0),
     ],
 )
 def test_ties_go_to_the_smaller_capacity_then_to_the_smaller_weight(outcomes, winner, tmp_path):

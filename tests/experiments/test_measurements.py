@@ -68,6 +68,12 @@ def test_auroc_counts_pairs(ordinary, surprising):
     assert found == pytest.approx(sum(pairs) / len(pairs))
 
 
+def test_r_squared_is_one_for_the_truth_and_zero_for_its_mean():
+    y = 100 + samples(0, 50, 2)
+    torch.testing.assert_close(recovered(y, y), torch.ones(2))
+    torch.testing.assert_close(recovered(y.mean(0).expand_as(y), y), torch.zeros(2), atol=1e-4, rtol=0)
+
+
 def test_probes_find_what_is_there_and_nothing_else():
     x = samples(0, 2000, 4)
     linear = torch.stack([x[:, 0] - 2 * x[:, 1] + 3, x[:, 2]], 1)

@@ -107,18 +107,21 @@ def test_a_dropout_of_one_is_refused():
         PredictorConfig(dropout=1.0)
 
 
-def test_the_conditioned_block_is_the_textbook_one():
+@pytest.mark.parametrize("dropped", [None, 0, 1, 2, 3], ids=["nothing", "weights", "attended", "hidden", "output"])
+def test_the_conditioned_block_is_the_textbook_one_with_dropout_in_four_places(dropped):
     block = perturbed(AdaLNBlock(width=12, num_heads=2, head_dim=5, mlp_dim=20)).double()
     g = torch.Generator().manual_seed(0)
     x, c = (torch.randn(4, 3, 12, dtype=torch.float64, generator=g) for _ in range(2))
+    kept = [float(place != dropped) for place in range(4)]  # all entries of one place are dropped, or none
     shift_a, scale_a, gate_a, shift_m, scale_m, gate_m = block.modulation(F.silu(c)).chunk(6, -1)
     h = block.attention.norm(F.layer_norm(x, (12,), eps=1e-6) * (1 + scale_a) + shift_a)
     q, k, v = (part.view(4, 3, 2, 5).transpose(1, 2) for part in block.attention.qkv(h).chunk(3, -1))
-    mixed = plain_attention(q, k, v, torch.ones(3, 3, dtype=torch.bool).tril())
-    y = x + gate_a * block.attention.output(mixed.transpose(1, 2).flatten(2))
+    mixed = kept[0] * plain_attention(q, k, v, torch.ones(3, 3, dtype=torch.bool).tril())
+    y = x + gate_a * kept[1] * block.attention.output(mixed.transpose(1, 2).flatten(2))
     h = block.mlp.norm(F.layer_norm(y, (12,), eps=1e-6) * (1 + scale_m) + shift_m)
-    y = y + gate_m * block.mlp.narrow(F.gelu(block.mlp.widen(h)))
-    torch.testing.assert_close(block(x, c), y)
+    y = y + gate_m * kept[3] * block.mlp.narrow(kept[2] * F.gelu(block.mlp.widen(h)))
+    keep = torch.cat([torch.full((4, n), bool(kept[place])) for place, n in enumerate(block.dropout_draws(3))], 1)
+    torch.testing.assert_close(block(x, c, None if dropped is None else keep), y)
 
 
 def test_a_new_conditioned_block_is_the_identity():
@@ -136,3 +139,10 @@ def test_batch_norm_is_the_library_layer_in_one_process():
     for name, tensor in library.state_dict().items():
         torch.testing.assert_close(ours.state_dict()[name], tensor)
     torch.testing.assert_close(ours.eval()(x), library.eval()(x))
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.float32])
+def test_pixels_are_normalised_in_a_copy(dtype):
+    pixels = torch.full((2, 1, 12, 12, 3), 1, dtype=dtype)
+    PixelNormaliser(12)(pixels)
+    assert (pixels == 1).all()

@@ -42,6 +42,10 @@ def test_a_certain_q_leaves_nothing_to_chance(certain):
     assert set(choices(Sample(), [q] * 200)) == {(SUPPORT.capacities[certain],)}
 
 
+def test_probabilities_that_rounding_left_short_of_one_leave_the_rest_to_the_largest():
+    assert choices(Sample(), [[0.0, 0.0, 1e-9]] * 5) == [(64,)] * 5
+
+
 def test_best_of_tries_what_it_names_or_everything():
     assert choices(BestOf((64, 8)), [[0.2, 0.5, 0.3]]) == [(8, 64)]
     assert choices(BestOf(), [[0.2, 0.5, 0.3]]) == [(8, 32, 64)]

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from alewm.errors import InputError
-from alewm.planning.cem import CEMConfig, solve
+from alewm.planning.cem import CEM, CEMConfig, solve
 from alewm.planning.noise import candidate_noise
 
 SMALL = CEMConfig(num_candidates=64, num_iterations=12, num_elites=8)
@@ -40,6 +40,21 @@ def test_the_paper_s_initial_mean_and_spread():
     solve(score, noise, SMALL)
     assert torch.equal(seen[0], noise[0])
     assert len(seen) == SMALL.num_iterations + 1  # the last call prices the plan itself
+
+
+def test_a_search_as_an_object_scores_its_start_and_candidates_of_its_spread_around_it():
+    seen = []
+
+    def score(candidates):
+        seen.append(candidates)
+        return candidates.square().sum((-1, -2))
+
+    start = torch.full((2, 2, 3), 7.0)
+    search = CEM(num_candidates=2000, num_iterations=1, num_elites=8, initial_std=0.5)
+    search(score, start, generator=torch.Generator().manual_seed(0))
+    assert torch.equal(seen[0][:, 0], start)
+    assert abs((seen[0][:, 1:] - 7).mean()) < 0.01
+    assert abs((seen[0][:, 1:] - 7).std() - 0.5) < 0.01
 
 
 def test_each_update_is_the_mean_and_sample_std_of_the_lowest_costs_and_candidate_zero_is_the_mean():

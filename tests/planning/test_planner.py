@@ -152,9 +152,31 @@ def test_the_capacity_may_be_chosen_anew_at_every_plan():
     policy.begin(now, goal, range(8))
     everyone = torch.ones(8, dtype=torch.bool)
     policy.next_actions(now, everyone)
-    assert set(policy.capacities) == {2, 4}
+    first = policy.capacities
+    assert set(first) == {2, 4}
     policy.next_actions(goal, everyone)  # at the goal the selector says 4 for all
     assert set(policy.capacities) == {4}
+    policy.next_actions(now, everyone)  # back where it began, as far from the goal
+    assert policy.capacities == first
+
+
+def test_an_episode_keeps_the_capacity_whose_first_plan_was_best():
+    now, goal = images(6)
+    policy, searched = RecedingHorizon(planner_with(SlicedRandomWorld(), capacity="best-of")), []
+
+    def search(model, z_now, z_goal, noise, initial_mean, settings):
+        searched.append((settings.capacity, len(z_now)))
+        return plan_group(model, z_now, z_goal, noise, initial_mean, settings)
+
+    policy.planner.inner_loop = search
+    policy.begin(now, goal, range(6))
+    policy.next_actions(now, torch.ones(6, dtype=torch.bool))
+    assert searched == [(k, 6) for k in SUPPORT.capacities]
+    chosen = policy.capacities
+    assert len(set(chosen)) > 1
+    policy.next_actions(now, torch.ones(6, dtype=torch.bool))
+    assert searched[3:] == [(k, chosen.count(k)) for k in sorted(set(chosen))]
+    assert policy.capacities == chosen
 
 
 def test_each_replan_meets_new_noise_and_sees_the_new_frame():

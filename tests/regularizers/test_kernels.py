@@ -10,7 +10,7 @@ import sys
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from alewm import CapacitySupport
@@ -40,9 +40,11 @@ def assert_close_to_largest(actual, expected, tolerance):
         assert (a.double() - e.double()).abs().max() <= tolerance * scale
 
 
+@example((3,), {"directions"}, 5, {2, 3}, 4, 5, 1.0, 0)
+@example((2, 3), {"weights"}, 5, {2, 3}, 4, 5, 1.0, 0)
 @given(
     batch=st.sampled_from([(), (1,), (3,), (2, 3), (2, 1)]),
-    shares=st.booleans(),
+    shared=st.sets(st.sampled_from(["weights", "directions"])),
     samples=st.integers(1, 40),
     capacities=st.sets(st.integers(1, 20), min_size=1, max_size=5),
     projections=st.integers(1, 40),
@@ -51,13 +53,14 @@ def assert_close_to_largest(actual, expected, tolerance):
     seed=st.integers(0, 1000),
 )
 @settings(max_examples=25)
-def test_fast_paths_agree_with_the_definition(batch, shares, samples, capacities, projections, knots, scale, seed):
+def test_fast_paths_agree_with_the_definition(batch, shared, samples, capacities, projections, knots, scale, seed):
     generator = torch.Generator().manual_seed(seed)
     support, quadrature = CapacitySupport(tuple(sorted(capacities))), Quadrature(knots, 3.0)
-    heads = (1,) * len(batch) if shares else batch
+    weights, directions = ((1,) * len(batch) if kind in shared else batch for kind in ("weights", "directions"))
     s = scale * torch.randn(*batch, samples, support.latent_dim, generator=generator)
-    weight = torch.rand(*heads, samples, len(support), generator=generator) / samples
-    u = torch.nn.functional.normalize(torch.randn(*heads, support.latent_dim, projections, generator=generator), dim=-2)
+    weight = torch.rand(*weights, samples, len(support), generator=generator) / samples
+    gaussian = torch.randn(*directions, support.latent_dim, projections, generator=generator)
+    u = torch.nn.functional.normalize(gaussian, dim=-2)
     wide = (s.double(), weight.double(), u.double(), support, quadrature)
     exact = value_and_gradients("reference", *wide)
     assert_close_to_largest(value_and_gradients("recurrence", *wide), exact, 1e-10)

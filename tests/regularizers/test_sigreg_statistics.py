@@ -241,11 +241,12 @@ def test_bfloat16_latents_are_measured_in_float32():
         torch.testing.assert_close(SIGReg(64)(s, sample_axis=0, generator=generator()), value)
 
 
-def test_prefix_sigreg_is_one_sigreg_per_group():
+@pytest.mark.parametrize("size_of_second", [13, 1])
+def test_prefix_sigreg_is_one_sigreg_per_group(size_of_second):
     """Against the definition, group by group, with directions renormalised to the active coordinates."""
     support, num = CapacitySupport((2, 5)), 40
     s, u = gaussian(num, 5, dtype=torch.float64), random_directions(5, 6, generator=generator(1), dtype=torch.float64)
-    index = torch.arange(num) % 3 % 2
+    index = (torch.arange(num) < size_of_second).long()
     expected = 0.0
     for position, k in enumerate(support.capacities):
         group = s[index == position, :k]

@@ -83,6 +83,12 @@ def test_seeds_of_one_configuration_become_a_mean_and_its_standard_error(publish
     assert "| 100.00 ± 0.00 at 8 |" in text
 
 
+def test_floors_of_several_seeds_are_a_range_from_the_lowest(published):
+    for seed, rate in ((3072, 0.03), (3073, 0.01), (3074, 0.02)):
+        results = published(f"alewm-{seed}", config={"training.seed": seed}, random_success_rate=rate)
+    assert re.search(r"\| uniform random \|.*\| 1\.0 to 3\.0 \|", page_of(results))
+
+
 def test_other_configurations_stand_in_rows_of_their_own_with_what_makes_them_different(published):
     published("paper")
     published("frozen", config={"objective.freezes_selector": True})

@@ -173,9 +173,16 @@ def test_capacity_dynamics_are_grouped_by_data_set(tmp_path):
 
 def test_values_that_are_no_numbers_are_left_out(tmp_path):
     run = make_run(tmp_path / "run")
-    (run / "metrics.jsonl").write_text('{"step": 1, "loss": NaN}\n{"step": 2, "loss": 3.0}\n')
+    (run / "metrics.jsonl").write_text('{"step": 1, "loss": NaN}\n{"step": 2, "loss": 3.0, "ends": true}\n')
     assert read_run(run).scalars() == {"loss": ([2.0], [3.0])}
     write_report([run], tmp_path / "report")
+
+
+def test_what_a_run_ended_with_is_in_its_result_or_else_in_its_last_metrics(tmp_path, evaluated):
+    run = read_run(make_run(tmp_path / "run", evaluated))
+    assert run.latest("success_rate") == evaluated[1].result["success_rate"]
+    assert run.latest("regularizer") == [entry["regularizer"] for entry in metrics() if "regularizer" in entry][-1]
+    assert run.latest("nothing of the kind") is None
 
 
 def test_long_curves_are_averaged_not_cut(tmp_path):

@@ -60,6 +60,17 @@ def test_a_failed_write_keeps_the_old_file_and_leaves_no_litter(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["result.json"]
 
 
+def test_who_reads_while_a_file_is_replaced_reads_the_old_one_to_its_end(tmp_path):
+    path = tmp_path / "result.json"
+    write_json(path, {"old": list(range(5000))})
+    with path.open() as reader:
+        first = reader.read(10)
+        write_json(path, {"new": True})
+        assert json.loads(first + reader.read()) == {"old": list(range(5000))}
+    assert json.loads(path.read_text()) == {"new": True}
+    assert path.stat().st_mode & 0o777 == 0o644  # as other people's programs leave files, not as temporary ones
+
+
 def test_writing_to_a_full_device_raises_what_the_command_line_explains(tmp_path):
     (tmp_path / "metrics.jsonl").symlink_to("/dev/full")
     folder = RunFolder(tmp_path)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import os
 
 import pytest
 import torch
@@ -84,13 +85,13 @@ def test_planning_needs_only_the_checkpoint(saved):
 
 def test_checkpoints_are_found_in_order_and_the_oldest_go(tmp_path):
     session = Session(0)
-    for step in (5, 100_000_000, 20):
+    for step in (5, 100_000_000, 20_000_000):
         save_checkpoint(tmp_path, describe(step), *session.parts)
     steps = [read_description(path).step for path in checkpoints_in(tmp_path)]
-    assert steps == [5, 20, 100_000_000]
+    assert steps == [5, 20_000_000, 100_000_000]
     (tmp_path / ".step-00000030.partial").mkdir()
     prune_checkpoints(tmp_path, keep=2)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["step-00000020", "step-100000000"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["step-100000000", "step-20000000"]
 
 
 def test_a_half_written_checkpoint_does_not_count(saved):
@@ -98,6 +99,18 @@ def test_a_half_written_checkpoint_does_not_count(saved):
     partial = checkpoint.with_name(".step-00000009.partial")
     checkpoint.rename(partial)
     assert checkpoints_in(partial.parent) == []
+
+
+def test_a_checkpoint_is_on_the_disk_before_it_has_its_name(tmp_path, monkeypatch):
+    flushed, final = set(), tmp_path / "step-00000003"
+
+    def note(descriptor):
+        if not final.exists():
+            flushed.add(os.fstat(descriptor).st_ino)
+
+    monkeypatch.setattr(os, "fsync", note)
+    assert save_checkpoint(tmp_path, describe(3), *Session(0).parts) == final
+    assert {path.stat().st_ino for path in (final, *final.iterdir())} == flushed
 
 
 def test_saving_again_replaces(saved):

@@ -11,6 +11,7 @@ def test_an_isotropic_latent_has_full_rank_and_a_line_has_one():
     g = torch.Generator().manual_seed(0)
     s = torch.randn(5000, 4, 6, generator=g)
     assert abs(effective_rank(s) - 6) < 0.05
+    assert abs(effective_rank(s + 10) - 6) < 0.05
     line = torch.randn(500, 4, 1, generator=g) * torch.randn(6, generator=g)
     assert abs(effective_rank(line) - 1) < 0.05
     assert torch.isfinite(effective_rank(torch.zeros(5, 2, 6)))
@@ -40,6 +41,6 @@ def test_entropy_of_certainty_and_of_indifference():
 
 
 def test_a_shift_of_one_standard_deviation_is_a_precision_gap_of_one():
-    exact = 3 * torch.randn(4000, 2, 5, generator=torch.Generator().manual_seed(0)) + 7
+    exact = 3 * torch.randn(4000, 2, 5, generator=torch.Generator().manual_seed(0)) + 7 * torch.arange(5)
     assert precision_gap(exact, exact) == 0
     assert abs(precision_gap(exact + 3, exact) - 1) < 0.02

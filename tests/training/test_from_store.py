@@ -16,6 +16,7 @@ from alewm.model.vit import ViTConfig
 from alewm.planning.cem import CEMConfig
 from alewm.planning.planner import Planner, PlanningConfig
 from alewm.training.checkpoint import checkpoints_in, load_world_model
+from alewm.training.data import TrainingData
 from alewm.training.source import RunWindows
 from alewm.training.trainer import Trainer
 
@@ -69,3 +70,38 @@ def test_the_checkpoint_is_all_the_planner_needs(store, tmp_path):
     actions = planner(frames[0], frames[25])
     assert actions.shape == (25, 2)
     assert actions.isfinite().all()
+
+
+@pytest.fixture(scope="module")
+def data(store):
+    opened = TrainingData.open(store.path, config(6))
+    yield opened
+    opened.store.close()
+
+
+def with_training(**changes):
+    run = config(6)
+    return dataclasses.replace(run, training=dataclasses.replace(run.training, **changes))
+
+
+def test_windows_of_a_part_are_cut_from_its_own_episodes(data):
+    loaders = {
+        "train": data.training_windows(config(6), CPU, num_threads=1),
+        "validation": data.validation_loader(config(6), 4, CPU, num_threads=1),
+    }
+    for part, loader in loaders.items():
+        with loader:
+            assert loader.index.offsets.tolist() == [data.store.offsets[episode] for episode in data.splits.part(part)]
+
+
+def test_every_look_at_validation_meets_the_same_windows(data):
+    windows = data.validation_windows(with_training(validation_batches=2), CPU, num_threads=1)
+    first, again = ([batch.actions for batch in windows] for _ in range(2))
+    assert len(first) == 2
+    assert not torch.equal(*first)
+    assert all(torch.equal(a, b) for a, b in zip(first, again, strict=True))
+
+
+def test_a_batch_of_validation_is_as_large_as_in_training_or_as_there_are_windows(data):
+    assert data.validation_batch_size(config(6)) == 16
+    assert data.validation_batch_size(with_training(batch_size=10**6)) == data.num_windows("validation")

@@ -103,6 +103,41 @@ def test_a_non_finite_update_leaves_weights_and_moments_alone():
     assert all(torch.equal(a, s["exp_avg"]) for a, s in zip(moments, optimizer.state.values(), strict=True))
 
 
+@pytest.mark.parametrize(
+    "spoiled",
+    [lambda total, weight: total + torch.inf, lambda total, weight: total + (0 * weight.sum()).sqrt()],
+    ids=["an infinite loss with a finite gradient", "a finite loss with a gradient that is none"],
+)
+def test_either_of_loss_and_gradient_is_enough_to_refuse_an_update(spoiled):
+    class Spoiled(Objective):
+        def forward(self, model, *arguments):
+            losses = super().forward(model, *arguments)
+            return losses._replace(total=spoiled(losses.total, model.predictor.position))
+
+    model = build_world_model(MODEL, torch.Generator().manual_seed(0))
+    before = [p.detach().clone() for p in model.parameters()]
+    optimizer, streams = build_optimizer(model, OptimConfig(learning_rate=1e-2)), RandomStreams(0, CPU)
+    windows = draw_windows(8)
+    noise = streams.draw_step(model, 8, 3, drops=True)
+    objective = Spoiled(ObjectiveConfig(num_projections=8), MODEL)
+    result = update(model, objective, optimizer, *windows, noise, streams.directions, clip_norm=1.0)
+    assert result.total.isfinite() != result.gradient_norm.isfinite()
+    assert not result.is_finite
+    assert all(torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True))
+
+
+def test_weights_decay_by_themselves_and_all_of_them():
+    """Decoupled: where nothing has a gradient, an update is a factor of 1 - rate times decay."""
+    model = build_world_model(MODEL, torch.Generator().manual_seed(0))
+    before = [p.detach().clone() for p in model.parameters()]
+    optimizer = build_optimizer(model, OptimConfig(learning_rate=0.5, weight_decay=0.2))
+    for parameter in model.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    optimizer.step()
+    for old, new in zip(before, model.parameters(), strict=True):
+        torch.testing.assert_close(new.detach(), 0.9 * old)
+
+
 def test_gradients_are_clipped_together_and_their_norm_is_reported_before():
     model = build_world_model(MODEL, torch.Generator().manual_seed(0))
     optimizer = build_optimizer(model, OptimConfig())

@@ -7,16 +7,20 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
+from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 from memory_windows import MODEL_OF, MemoryWindows, Windows, draw_windows, run_config
 
-from alewm.capacity.prior import capacity_prior
+from alewm.capacity.prior import capacity_prior, survival
 from alewm.errors import InputError
 from alewm.training.checkpoint import checkpoints_in, load_world_model
-from alewm.training.optim import OptimConfig
+from alewm.training.diagnostics import masked_variance
+from alewm.training.optim import OptimConfig, learning_rate_factor
 from alewm.training.source import RunWindows
 from alewm.training.trainer import NonFiniteUpdateError, Trainer
 
@@ -66,6 +70,26 @@ def test_every_method_trains_and_says_how_it_goes(tmp_path, method):
     assert result.metrics["validation/prediction"] == lines[-1]["prediction"]
 
 
+def test_latent_lines_are_about_the_latents_and_q_of_their_update_beside_the_prior(tmp_path):
+    config = run_config(optim=OptimConfig(learning_rate=2e-3, selector_multiplier=50.0))
+    support, seen = config.model.support, []
+    run = trainer(tmp_path, config)
+    run.objective.register_forward_hook(lambda _, __, losses: seen.append(losses))
+    run.run()
+    line, last = [line for line in records(tmp_path) if line["kind"] == "latent"][-1], seen[-1]
+    prior = capacity_prior(support, config.model.prior_degree)
+    assert (last.q.mean(0) - prior).abs().max() > 0.01
+    assert line["masked_variance"] == pytest.approx(masked_variance(last.latents, last.q, support).tolist())
+    assert line["prior_survival"] == pytest.approx(survival(prior, support).tolist())
+
+
+def test_windows_per_second_are_those_of_all_updates_since_the_last_line(tmp_path, monkeypatch):
+    clock = SimpleNamespace(perf_counter=partial(next, count()))  # a second passes between two looks at it
+    monkeypatch.setattr("alewm.training.trainer.time", clock)
+    trainer(tmp_path, run_config(batch_size=16, log_every=3, checkpoint_every=12)).run()
+    assert [line["windows_per_second"] for line in records(tmp_path) if line["kind"] == "train"] == [48] * 4
+
+
 def test_in_mixed_precision_a_run_says_how_far_latents_are_from_float32(tmp_path):
     gaps = {}
     for precision in ("float32", "bfloat16"):
@@ -86,7 +110,7 @@ def test_the_loss_falls_and_a_latent_does_not_collapse(tmp_path):
 
 def test_a_delayed_selector_keeps_to_the_prior_and_then_learns(tmp_path):
     optim = OptimConfig(learning_rate=2e-3, selector_multiplier=5.0, selector_delay=0.5)
-    config = run_config(optim=optim, num_steps=24)
+    config = run_config(optim=optim, num_steps=24, log_every=1)
     trainer(tmp_path, config).run()
     prior = capacity_prior(config.model.support, config.model.prior_degree).tolist()
     drift = {}
@@ -94,8 +118,23 @@ def test_a_delayed_selector_keeps_to_the_prior_and_then_learns(tmp_path):
         if entry["kind"] == "train":
             q = [entry[f"q/{k}"] for k in config.model.capacities]
             drift[entry["step"]] = max(abs(a - b) for a, b in zip(q, prior, strict=True))
-    assert max(drift[step] for step in drift if step <= 12) < 1e-6
+    # A line has q as its update met it: the 13th is the first that changes it.
+    assert max(drift[step] for step in drift if step <= 13) < 1e-6
+    assert drift[14] > 1e-5
     assert drift[24] > 1e-3
+
+
+def test_a_line_has_the_learning_rate_of_its_update(tmp_path):
+    config = run_config(optim=OptimConfig(learning_rate=2e-3, warmup_fraction=0.3))
+    trainer(tmp_path, config).run()
+    found = {line["step"]: line["learning_rate"] for line in records(tmp_path) if line["kind"] == "train"}
+    assert found == pytest.approx({step: 2e-3 * learning_rate_factor(step - 1, 12, 0.3) for step in range(2, 13, 2)})
+
+
+def test_first_weights_are_those_of_the_seed(tmp_path):
+    first, again, other = (trainer(tmp_path, run_config(seed=seed)).model.encoder.position for seed in (0, 0, 1))
+    assert torch.equal(first, again)
+    assert not torch.allclose(first, other)
 
 
 def test_the_same_seed_gives_the_same_weights_and_another_seed_others(tmp_path):
