@@ -70,6 +70,22 @@ def test_every_method_trains_and_says_how_it_goes(tmp_path, method):
     assert result.metrics["validation/prediction"] == lines[-1]["prediction"]
 
 
+def test_the_time_of_a_run_is_that_of_its_updates_in_whichever_process_they_were_made(tmp_path):
+    class StopError(Exception):
+        """As a kill between two checkpoints."""
+
+    def linger(step: int, _: object) -> None:
+        time.sleep(0.3 if step in (2, 6) else 0)
+        if step == 6:  # two updates after a checkpoint: lost, and their time with them
+            raise StopError
+
+    began = time.perf_counter()
+    with pytest.raises(StopError):
+        trainer(tmp_path, run_config()).run(linger)
+    result = trainer(tmp_path, run_config()).run()
+    assert 0.3 < result.seconds < time.perf_counter() - began - 0.3
+
+
 def test_latent_lines_are_about_the_latents_and_q_of_their_update_beside_the_prior(tmp_path):
     config = run_config(optim=OptimConfig(learning_rate=2e-3, selector_multiplier=50.0))
     support, seen = config.model.support, []

@@ -17,7 +17,7 @@ from alewm.training.checkpoint import checkpoints_in, load_world_model
 from alewm.training.losses import Objective
 from alewm.training.noise import RandomStreams
 from alewm.training.optim import OptimConfig, build_optimizer
-from alewm.training.ranks import share_of_batch, start_ranks, this_rank
+from alewm.training.ranks import leave_ranks, share_of_batch, start_ranks, this_rank
 from alewm.training.step import update
 
 HERE = Path(__file__).parent
@@ -97,6 +97,17 @@ def test_a_run_on_two_ranks_is_one_run(both_ranks, tmp_path):
     assert all(tensor.isfinite().all() for tensor in model.state_dict().values())
 
 
+@pytest.mark.slow
+def test_no_thread_of_a_rank_outlives_its_goodbye(both_ranks):
+    for rank in range(2):
+        assert len(json.loads((both_ranks / f"threads-{rank}.json").read_text())) == 1
+
+
+def thread_names() -> list[str]:
+    """The threads of this process, those that Python does not know included."""
+    return [task.joinpath("comm").read_text().strip() for task in Path("/proc/self/task").iterdir()]
+
+
 if __name__ == "__main__":
     torch.set_num_threads(1)
     start_ranks(CPU)
@@ -105,4 +116,6 @@ if __name__ == "__main__":
         tensors = {name: tensor.contiguous().clone() for name, tensor in first_update(method).items()}
         save_file(tensors, folder / f"{method}-{this_rank()}.safetensors")
     train_slowly(folder)
-    torch.distributed.destroy_process_group()
+    rank = this_rank()
+    leave_ranks()
+    (folder / f"threads-{rank}.json").write_text(json.dumps(thread_names()))

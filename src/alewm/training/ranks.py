@@ -1,5 +1,6 @@
 """The processes that share one batch: starting them, slicing what belongs to each, averaging their gradients."""
 
+import importlib
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -29,6 +30,9 @@ def start_ranks(device: torch.device) -> torch.device:
     if device.type == "cuda":
         device = torch.device(device.type, int(os.environ.get("LOCAL_RANK", "0")))
         torch.cuda.set_device(device)
+    # Its functions have as a default the group there is when they are defined. Imported later, as by torch's compiler,
+    # they would keep this one and its threads for ever, and a thread that frees a tensor after Python's end aborts.
+    importlib.import_module("torch.distributed.nn.functional")
     dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
     return device
 

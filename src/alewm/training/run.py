@@ -1,7 +1,6 @@
 """A training run as a folder: opened or continued, trained, and left with everything evaluation needs."""
 
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
@@ -81,10 +80,9 @@ def train_run(
                 folder.open(described, **made_from, processes=num_ranks(), updates=str(trainer.acceleration))
                 learned.save_splits(out)
             wait_for_all_ranks()  # for the folder to be there
-            began = time.perf_counter()
             result = _run(trainer, out, shows_progress=is_first and not is_silent)
             if is_first:
-                _record(folder, result, time.perf_counter() - began)
+                _record(folder, result)
                 if not is_silent:
                     _warn_of_a_precision_gap(result)
         return folder
@@ -132,7 +130,7 @@ def _warn_of_a_precision_gap(result: TrainingResult) -> None:
         )
 
 
-def _record(folder: RunFolder, result: TrainingResult, seconds: float) -> None:
+def _record(folder: RunFolder, result: TrainingResult) -> None:
     known = folder.result()
     if known.get("training", {}).get("step") == result.step:
         return  # a finished run that was asked for again; what evaluation added stays
@@ -140,7 +138,7 @@ def _record(folder: RunFolder, result: TrainingResult, seconds: float) -> None:
     training = {
         "step": result.step,
         "checkpoint": str(result.checkpoint.relative_to(folder.path)),
-        "seconds": seconds,
+        "seconds": result.seconds,
         **scalars,
     }
     folder.finish({**known, "training": training})

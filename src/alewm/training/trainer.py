@@ -54,6 +54,8 @@ class TrainingResult:
     """The last checkpoint."""
     metrics: dict[str, Any]
     """The last line of metrics of each kind, joined."""
+    seconds: float
+    """Time the updates took, those before an interruption included."""
 
 
 Updates = Callable[[Tensor, Tensor], StepResult]
@@ -101,9 +103,11 @@ class Trainer:
         self._means = RunningMeans()
         self._latest: dict[str, Any] = {}
         self._clock = time.perf_counter()
+        self._seconds, self._seconds_clock = 0.0, self._clock
 
     def run(self, on_metrics: OnMetrics = lambda _step, _metrics: None) -> TrainingResult:
         """The end of the run, reached from its latest checkpoint or from the start."""
+        self._seconds_clock = time.perf_counter()
         with repeatable(self.config.training.deterministic), closing(self.loggers):
             self._resume()
             update = self._updates()
@@ -112,7 +116,7 @@ class Trainer:
             batches = batches_on(self.device, self.windows.training)
             while self.step < self.num_steps:
                 self._advance(update, *next(batches), on_metrics)
-        return TrainingResult(self.step, checkpoints_in(self.checkpoints)[-1], self._latest)
+        return TrainingResult(self.step, checkpoints_in(self.checkpoints)[-1], self._latest, self._seconds)
 
     def _advance(self, update: Updates, pixels: Tensor, actions: Tensor, on_metrics: OnMetrics) -> None:
         training = self.config.training
@@ -216,8 +220,11 @@ class Trainer:
             self.loggers.write(self.step, kind, values)
 
     def _save(self) -> None:
+        now = time.perf_counter()
+        self._seconds, self._seconds_clock = self._seconds + now - self._seconds_clock, now
         if this_rank() == 0:
-            description = Description(self.step, self.config, self.windows.training.state_dict(), self.extras)
+            position = self.windows.training.state_dict()
+            description = Description(self.step, self.config, position, self.extras, self._seconds)
             save_checkpoint(self.checkpoints, description, self.model, self.optimizer, self.streams)
             prune_checkpoints(self.checkpoints, self.config.training.keep_checkpoints)
         wait_for_all_ranks()
@@ -229,6 +236,7 @@ class Trainer:
             description = load_checkpoint(saved[-1], self.model, self.optimizer, self.streams)
             self.windows.training.load_state_dict(description.source_state)
             self.step = description.step
+            self._seconds = description.seconds
         wait_for_all_ranks()
         if this_rank() == 0:
             furthest_step = self.logbook.rewind(self.step)
