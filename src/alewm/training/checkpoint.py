@@ -43,8 +43,6 @@ class Description:
     """Where training goes on in the data."""
     extras: dict[str, Any]
     """What the caller had saved along: normalisation, data fingerprint, versions."""
-    seconds: float = 0.0
-    """Time its updates took, in all processes that made some of them."""
 
 
 def save_checkpoint(
@@ -77,7 +75,6 @@ def _write(folder: Path, description: Description, files: Mapping[str, Mapping[s
         "config": to_dict(description.config),
         "source_state": description.source_state,
         "extras": description.extras,
-        "seconds": description.seconds,
     }
     (partial / _DESCRIPTION).write_text(json.dumps(content, indent=2) + "\n")
     for path in (*partial.iterdir(), partial):
@@ -121,8 +118,7 @@ def read_description(checkpoint: Path) -> Description:
         raise InputError(f"{path} has format {content.get('format')!r}; this version reads format {FORMAT}.")
     try:
         config = from_dict(RunConfig, content["config"])
-        seconds = content.get("seconds", 0.0)  # older checkpoints have none
-        return Description(content["step"], config, content["source_state"], content["extras"], seconds)
+        return Description(content["step"], config, content["source_state"], content["extras"])
     except KeyError as error:
         raise InputError(f"{path} lacks {error}. {_cure(checkpoint)}") from error
 

@@ -55,7 +55,7 @@ class TrainingResult:
     metrics: dict[str, Any]
     """The last line of metrics of each kind, joined."""
     seconds: float
-    """Time the updates took, those before an interruption included."""
+    """Time up to the last update, updates before an interruption included."""
 
 
 Updates = Callable[[Tensor, Tensor], StepResult]
@@ -103,11 +103,10 @@ class Trainer:
         self._means = RunningMeans()
         self._latest: dict[str, Any] = {}
         self._clock = time.perf_counter()
-        self._seconds, self._seconds_clock = 0.0, self._clock
+        self._seconds = 0.0
 
     def run(self, on_metrics: OnMetrics = lambda _step, _metrics: None) -> TrainingResult:
         """The end of the run, reached from its latest checkpoint or from the start."""
-        self._seconds_clock = time.perf_counter()
         with repeatable(self.config.training.deterministic), closing(self.loggers):
             self._resume()
             update = self._updates()
@@ -162,9 +161,11 @@ class Trainer:
             self._refuse()
         seconds = time.perf_counter() - self._clock
         self._clock = time.perf_counter()
+        self._seconds += seconds
         rate = num_steps * self.config.training.batch_size / seconds
         named = q_by_capacity(means, self.config.model.capacities)
-        self._write("train", {**named, "learning_rate": learning_rate, "windows_per_second": rate})
+        timed = {"learning_rate": learning_rate, "windows_per_second": rate, "seconds": self._seconds}
+        self._write("train", {**named, **timed})
 
     def _diagnose(self, losses: Losses) -> None:
         prefixes = self.config.model.prefixes
@@ -220,11 +221,8 @@ class Trainer:
             self.loggers.write(self.step, kind, values)
 
     def _save(self) -> None:
-        now = time.perf_counter()
-        self._seconds, self._seconds_clock = self._seconds + now - self._seconds_clock, now
         if this_rank() == 0:
-            position = self.windows.training.state_dict()
-            description = Description(self.step, self.config, position, self.extras, self._seconds)
+            description = Description(self.step, self.config, self.windows.training.state_dict(), self.extras)
             save_checkpoint(self.checkpoints, description, self.model, self.optimizer, self.streams)
             prune_checkpoints(self.checkpoints, self.config.training.keep_checkpoints)
         wait_for_all_ranks()
@@ -236,11 +234,11 @@ class Trainer:
             description = load_checkpoint(saved[-1], self.model, self.optimizer, self.streams)
             self.windows.training.load_state_dict(description.source_state)
             self.step = description.step
-            self._seconds = description.seconds
         wait_for_all_ranks()
         if this_rank() == 0:
             furthest_step = self.logbook.rewind(self.step)
             self._latest = self.logbook.latest()
+            self._seconds = self._latest.get("train/seconds", 0.0)
             if self.step < self.num_steps:
                 self.loggers.open(self.step, furthest_step)
 
