@@ -6,17 +6,18 @@ from alewm.experiments.catalogue import RECIPES
 from alewm.experiments.framework.choice import Choice
 from alewm.experiments.framework.execution import execute
 from alewm.experiments.framework.library import Library
+from alewm.experiments.framework.own_data import record_own_data
 from alewm.experiments.framework.scale import make_scale
-from alewm.experiments.framework.smoke_data import record_smoke_data
 
 CPU = torch.device("cpu")
+OWN_DATA = make_scale("smoke").own_data
 
 
 def smoke_library(tmp_path_factory):
     """The runs that this session has trained so far, beside the Two-Room episodes of small images they learn from."""
     folder = tmp_path_factory.getbasetemp() / "smoke"
     library = Library(folder / "runs", folder / "data")
-    record_smoke_data(library, {"two-room"})
+    record_own_data(library, OWN_DATA, {"two-room"})
     return library
 
 
@@ -26,5 +27,5 @@ def perform(name, library):
     # Five capacities of two candidates are evaluations enough with one seed.
     seeds = scale.seeds[:1] if name == "nested-dropout" else RECIPES[name].seeds or scale.seeds
     experiment = RECIPES[name].build(Choice(scale, seeds))
-    record_smoke_data(library, experiment.data_sets)
+    record_own_data(library, OWN_DATA, experiment.data_sets)
     return experiment, execute(experiment, library, jobs=1, device=CPU)

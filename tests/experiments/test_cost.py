@@ -13,7 +13,7 @@ from alewm.config import overridden
 from alewm.experiments.catalogue import RECIPES
 from alewm.experiments.framework import cost
 from alewm.experiments.framework.choice import Choice
-from alewm.experiments.framework.cost import evaluation_seconds, update_cost
+from alewm.experiments.framework.cost import evaluation_cost, update_cost
 from alewm.experiments.framework.library import Library
 from alewm.experiments.framework.plan import estimated_hours
 from alewm.experiments.framework.scale import make_scale
@@ -25,6 +25,10 @@ PAPER = Choice(make_scale("paper"), SEEDS)
 
 
 TINY, SMALL = cost.UPDATE_SECONDS["two-room-192"], cost.UPDATE_SECONDS["two-room-384"]
+
+
+def evaluation_seconds(work):
+    return evaluation_cost(work).seconds
 
 
 def recorded(name):
@@ -45,6 +49,11 @@ def test_the_figures_are_those_that_were_recorded():
     assert round(recorded_updates("latent width D")[384] / 1000, 5) == SMALL
     assert round(recorded("regularizer")["paths"]["gpu"]["recorded_milliseconds"], 2) == 1000 * cost.MIX_SIGREG_SECONDS
     assert round(recorded("evaluate")["seconds"], 2) == cost.EVALUATION_SECONDS
+    tiny = ROOT / "results/two-room-tiny-ablations/alewm-3074"
+    trained = json.loads((tiny / "result.json").read_text())["training"]
+    assert trained["seconds"] / trained["step"] == pytest.approx(cost.UPDATE_SECONDS["two-room-tiny"], rel=1e-4)
+    evaluated = json.loads((tiny / "evaluations/100-episodes_cem-300x10-30/result.json").read_text())
+    assert round(evaluated["seconds"], 1) == cost.TINY_EVALUATION_SECONDS
     for task, seconds in cost.DRAWING_SECONDS.items():
         found = recorded(f"collect-{task}")
         assert seconds == pytest.approx(found["processes"] / found["drawn_frames_per_second"], rel=1e-3)
@@ -104,6 +113,19 @@ def test_a_figure_of_one_s_own_takes_the_place_of_the_measured_one(name, basis):
     ratio = update_cost(smooth).seconds / measured.seconds
     arithmetic = f"{ratio:.2f} x {1000 * own.seconds:.1f} ms by arithmetic, itself not measured"
     assert update_cost(smooth, 0.1).basis.endswith(arithmetic)
+
+
+def test_the_tiny_scale_is_estimated_on_the_core_it_was_measured_on():
+    tiny = Choice(make_scale("tiny"), SEEDS)
+    run = tiny.alewm("two-room", 32, 1)
+    assert update_cost(run.config).basis.endswith("56.2 ms per update, measured on an AMD EPYC core")
+    assert update_cost(run.config, 0.1).basis.endswith("100.0 ms per update, as given")
+    found = evaluation_cost(Evaluation(run, tiny.scale.evaluation()))
+    assert found.seconds == pytest.approx(cost.TINY_EVALUATION_SECONDS)
+    assert found.basis.endswith("per 100 pairs, measured on an AMD EPYC core")
+    # All 200 pairs with three times the iterations, planned with each of five capacities.
+    whole = replace(PAPER.scale.evaluation(), planning=replace(PAPER.scale.evaluation().planning, capacity="best-of"))
+    assert evaluation_seconds(Evaluation(run, whole)) == pytest.approx(5 * 3 * 2 * found.seconds)
 
 
 def test_an_evaluation_pays_for_its_plans_and_for_its_frames():

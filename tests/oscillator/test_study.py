@@ -1,15 +1,19 @@
 """The study is the paper's: its widths, weights, degrees and selected settings."""
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 
+from alewm.experiments.oscillator.config import OscillatorRun
 from alewm.experiments.oscillator.study import (
     GRID_DEGREES,
     GRID_WEIGHTS,
     GRID_WIDTHS,
+    OUR_ALEWM,
     PAPER_ALEWM,
+    REMEDIES,
     default_study,
     sweep_study,
 )
+from alewm.experiments.oscillator.table import title_of
 
 
 def test_the_sweep_is_the_paper_s_two_grids():
@@ -50,3 +54,33 @@ def test_groups_hold_every_run_once_and_only_runs_that_are_alike():
 def test_names_are_unique():
     study = sweep_study([0, 1], 3)
     assert len({run.name for run in study.runs}) == len(study.runs)
+
+
+def title(run):
+    return title_of({"method": run.method, "latent_dim": run.latent_dim, "config": asdict(run)})
+
+
+def test_a_remedy_changes_one_thing_about_the_paper_s_setting_and_its_title_says_which():
+    paper = asdict(PAPER_ALEWM)
+    for run in REMEDIES:
+        assert sum(value != paper[name] for name, value in asdict(run).items()) == 1
+    assert [title(run) for run in REMEDIES] == [
+        "ALeWM, paper's way, selector frozen",
+        "ALeWM, paper's way, exact marginalisation",
+        "ALeWM, paper's way",  # the column of s_q says which
+        "ALeWM, paper's way, delay 0.125",
+        "ALeWM, paper's way, delay 0.5",
+        "ALeWM, paper's way, KL 0.01",
+        "ALeWM, paper's way, KL 0.1",
+    ]
+    runs = default_study([0, 1], variants=("alewm-paper", "remedies")).runs
+    assert len({run.name for run in runs}) == len(runs) == 2 * (1 + len(REMEDIES))
+
+
+def test_titles_name_the_nearest_setting_whatever_the_search_tries():
+    assert title(replace(OUR_ALEWM, seed=7, epochs=1)) == "ALeWM, ours"
+    assert title(replace(OUR_ALEWM, control="marginal")) == "ALeWM, ours, exact marginalisation"
+    for run in sweep_study([0]).runs:
+        if run.method == "alewm":
+            assert title(run) == "ALeWM, paper's way"
+    assert title(OscillatorRun("lewm", latent_dim=6)) == "LeWM d=6"

@@ -28,9 +28,10 @@ class Experiment:
 
     name: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="NAME")] = None
     """The experiment, for example prefix-sweep; --list shows all."""
-    scale: Literal["smoke", "short", "paper"] = "paper"
+    scale: Literal["smoke", "tiny", "short", "paper"] = "paper"
     """`paper` is the paper's budget; `short` has fewer updates, the same data and evaluation, and says so in every
-    caption; `smoke` is the same path in seconds with a tiny model, and its numbers mean nothing."""
+    caption; `tiny` is Two-Room with models that learn to plan in minutes on a CPU; `smoke` is the same path in seconds,
+    and its numbers mean nothing."""
     short_steps: int | None = None
     """Updates per model at the scale `short`; if not given, 10,000."""
     short_rate: float | None = None
@@ -46,8 +47,8 @@ class Experiment:
     """Widths among which LeWM's best is chosen, besides the full one, where an experiment chooses: --lewm-widths 192
     trains it at d = 192 alone in that block. If not given, all of the paper's grid."""
     data: Path = Path("data")
-    """Folder with one file of episodes per task: two-room.h5, push-t.h5, reacher.h5, cube.h5. The scale `smoke` records
-    its own."""
+    """Folder with one file of episodes per task: two-room.h5, push-t.h5, reacher.h5, cube.h5. The scales
+    `tiny` and `smoke` record their own."""
     runs: Path = Path("runs")
     """Folder of all runs; results go to experiments/NAME-SCALE below it, with the tasks and widths of --only added."""
     jobs: int = 1
@@ -85,8 +86,8 @@ class Experiment:
         from alewm.devices import find_device
         from alewm.experiments.framework.execution import execute
         from alewm.experiments.framework.output import write_outcome
+        from alewm.experiments.framework.own_data import record_own_data
         from alewm.experiments.framework.plan import planned
-        from alewm.experiments.framework.smoke_data import record_smoke_data
         from alewm.reports.experiments import write_experiments_report
         from alewm.runs.provenance import provenance
 
@@ -98,8 +99,8 @@ class Experiment:
                 print(line)
             return
         device, jobs = find_device(self.device), num_processes(self.jobs)
-        if self.scale == "smoke":
-            record_smoke_data(library, experiment.data_sets)
+        if choice.scale.own_data is not None:
+            record_own_data(library, choice.scale.own_data, experiment.data_sets)
         executor = self._cluster() if self.ray else None
         outcome = execute(experiment, library, jobs=jobs, device=device, executor=executor)
         out = self.runs / "experiments" / f"{experiment.name}-{choice.folder}"
@@ -133,7 +134,7 @@ class Experiment:
         """The toy study has runs, scales and seeds of its own."""
         from alewm.cli.oscillator import Oscillator
 
-        if self.scale == "short" or self.only or self.search:
+        if self.scale in ("tiny", "short") or self.only or self.search:
             raise InputError(
                 "The oscillator has the scales paper and smoke and no --only; its search is `alewm oscillator`."
             )
@@ -153,8 +154,8 @@ class Experiment:
         from alewm.experiments.framework.scale import make_scale
 
         scale = make_scale(self.scale, self.short_steps, self.short_rate)
-        if self.scale == "smoke" and self.only:
-            raise InputError("The scale smoke has one task and one width; --only has nothing to choose from.")
+        if scale.is_tiny and self.only:
+            raise InputError(f"The scale {scale.name} has one task and one width; --only has nothing to choose from.")
         if self.search and not asked.compares_configurations:
             raise InputError(f"{asked.name} compares no configurations, so that --search has nothing to search.")
         if self.lewm_widths and not asked.chooses_lewm_width:
@@ -166,6 +167,6 @@ class Experiment:
     def _library(self) -> "Library":
         from alewm.experiments.framework.library import Library
 
-        if self.scale == "smoke":
-            return Library(self.runs / "smoke", self.runs / "smoke" / "data")
+        if self.scale in ("tiny", "smoke"):
+            return Library(self.runs / self.scale, self.runs / self.scale / "data")
         return Library(self.runs, self.data)

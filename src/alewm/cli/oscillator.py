@@ -7,7 +7,9 @@ from typing import Literal
 from alewm.workers import num_processes
 
 # Spelled out, not imported: importing the study would load torch for `--help`. A test compares the two.
-_Variant = Literal["lewm", "alewm", "alewm-paper", "prior-frozen", "marginal", "alewm-sigreg", "nested-dropout"]
+_Variant = Literal[
+    "lewm", "alewm", "alewm-paper", "remedies", "prior-frozen", "marginal", "alewm-sigreg", "nested-dropout"
+]
 
 
 @dataclass(frozen=True)
@@ -26,9 +28,11 @@ class Oscillator:
     """Passes over the 5,000 training trajectories, for every model; if not given, the paper's 200, and 400 for our
     setting of ALeWM."""
     methods: tuple[_Variant, ...] = ("lewm", "alewm", "alewm-paper")
-    """What to train: `lewm` (widths 4, 6 and 8), `alewm` (our recommended setting), `alewm-paper` (the paper's), and
-    the controls `prior-frozen` (selector never updated), `marginal` (exact expectation over capacities instead of a
-    sample), `alewm-sigreg` (SIGReg on the masked latent) and `nested-dropout`."""
+    """What to train: `lewm` (widths 4, 6 and 8), `alewm` (our recommended setting), `alewm-paper` (the paper's),
+    `remedies` (the paper's with one thing changed about the selector: never updated, exact expectation, slower, delayed
+    by 1/8 and 1/2, KL of 0.01 and 0.1), and controls of our setting: `prior-frozen` (selector never updated),
+    `marginal` (exact expectation over capacities instead of a sample), `alewm-sigreg` (SIGReg on the masked latent) and
+    `nested-dropout`."""
     jobs: int = 0
     """Processes to use; 0 means one per core."""
     sweep: bool = False

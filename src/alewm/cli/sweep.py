@@ -149,7 +149,7 @@ class Sweep:
         return Share(self.cpus_per_trial, self.gpus_per_trial, self.ranks_per_trial)
 
     def _planned(self, sweep: "Grid", library: "Library", settings: "EvaluationSettings | None") -> "Iterator[str]":
-        from alewm.experiments.framework.cost import evaluation_seconds
+        from alewm.experiments.framework.cost import evaluation_cost
         from alewm.experiments.framework.experiment import Stage
         from alewm.experiments.framework.plan import hours_of, planned_work
         from alewm.experiments.framework.work import Evaluation, Training
@@ -157,8 +157,8 @@ class Sweep:
         trainings = [Training(run, self.ranks_per_trial) for run in sweep.runs]
         evaluations = [Evaluation(run, settings) for run in sweep.runs] if settings is not None else []
         stage = Stage("selecting on validation pairs", lambda _: evaluations, len(evaluations))
-        seconds = sum((evaluation_seconds(each) for each in evaluations if not each.is_done(library)), 0.0)
-        hours = hours_of(sweep.runs, seconds, library, self.updates_per_second)
+        costs = [evaluation_cost(each) for each in evaluations if not each.is_done(library)]
+        hours = hours_of(sweep.runs, costs, library, self.updates_per_second)
         return planned_work(trainings, [stage], library, hours)
 
     def _executor(self, share: "Share") -> "Executor":

@@ -43,7 +43,7 @@ def build(choice: Choice) -> Experiment:
             "step 0 it is the prior."
         )
         commands = tuple(Training(run).command(results.library) for run in runs)
-        return Outcome((table,), (Drawing("capacity-dynamics", caption, _panels(dynamics), commands),))
+        return Outcome((table,), (Drawing("capacity-dynamics", caption, draw_dynamics(dynamics), commands),))
 
     return Experiment("capacity-dynamics", choice, runs, (), outcome)
 
@@ -59,7 +59,9 @@ def q_over_training(run: Run, results: Results) -> Dynamics:
     }
 
 
-def _panels(dynamics: Sequence[tuple[str, Dynamics]]) -> Draw:
+def draw_dynamics(dynamics: Sequence[tuple[str, Dynamics]]) -> Draw:
+    """A panel of each, with its title."""
+
     def draw(theme: Theme) -> Figure:
         figure, panels = panel_grid(len(dynamics), 4, panel=(2.9, 2.5), margin=(0.8, 0.0))
         for axes, (title, curves) in zip(panels, dynamics, strict=True):

@@ -2,6 +2,7 @@
 
 from alewm.errors import unknown_name
 from alewm.experiments import (
+    ablations,
     capacity_dynamics,
     estimators,
     goal_cost,
@@ -32,6 +33,7 @@ _MODULES = (
     reacher_capacity,
     rollouts,
     theory,
+    ablations,
     estimators,
     priors,
     selection_rules,

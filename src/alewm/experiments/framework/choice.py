@@ -8,15 +8,13 @@ from typing import Any
 from alewm.config import overridden
 from alewm.errors import unknown_name
 from alewm.experiments.framework.run import Run
-from alewm.experiments.framework.scale import Scale
-from alewm.experiments.presets import CAPACITIES, LEWM_WEIGHT, as_alewm_sigreg, as_lewm, as_nested_dropout
+from alewm.experiments.framework.scale import TINY_PRESET, Scale
+from alewm.experiments.presets import CAPACITIES, LEWM_WEIGHT, as_alewm_sigreg, as_lewm, as_nested_dropout, preset
 from alewm.presentation.numbers import scientific
 from alewm.training.config import RunConfig
 
 TASK_TITLES = {"two-room": "TwoRoom", "push-t": "PushT", "reacher": "Reacher", "cube": "OGBench-Cube"}
 """Tasks as tables call them, in the paper's order."""
-
-SMOKE_WIDTH = 32
 
 WEIGHT, MULTIPLIER, DEGREE = "objective.regularizer_weight", "training.optim.selector_multiplier", "model.prior_degree"
 GRIDS = {WEIGHT: (0.09, 0.15, 0.2, 0.3), MULTIPLIER: (1.0, 2.0, 3.0), DEGREE: (-1.0, -0.5, 0.0, 1.0, 2.0, 3.0)}
@@ -37,8 +35,13 @@ class Choice:
 
     @property
     def is_smoke(self) -> bool:
-        """Whether only the path is tried: one task, tiny models, few of everything."""
+        """Whether only the path is tried, with few of everything."""
         return self.scale.name == "smoke"
+
+    @property
+    def is_tiny(self) -> bool:
+        """Whether there is one task and one size of model, for a CPU."""
+        return self.scale.is_tiny
 
     @property
     def folder(self) -> str:
@@ -46,15 +49,15 @@ class Choice:
         return "-".join([self.scale.folder, *self.only])
 
     def tasks(self, *offered: str) -> tuple[str, ...]:
-        """Those of the `offered` tasks that were asked for; the smoke scale has one."""
-        if self.is_smoke:
+        """Those of the `offered` tasks that were asked for; scales for a CPU have one."""
+        if self.is_tiny:
             return ("two-room",)
         return self._asked(offered, set(TASK_TITLES))
 
     def widths(self, *offered: int) -> tuple[int, ...]:
-        """Those of the `offered` widths that were asked for; the smoke scale has one."""
-        if self.is_smoke:
-            return (SMOKE_WIDTH,)
+        """Those of the `offered` widths that were asked for; scales for a CPU have one."""
+        if self.is_tiny:
+            return (preset(TINY_PRESET).model.latent_dim,)
         return tuple(int(width) for width in self._asked([str(width) for width in offered], set(map(str, CAPACITIES))))
 
     def _asked(self, offered: Sequence[str], kind: set[str]) -> tuple[str, ...]:
@@ -82,7 +85,9 @@ class Choice:
 
     def support(self, width: int) -> tuple[int, ...]:
         """The capacities of a width, which are also the widths among which LeWM's is chosen."""
-        return (8, 32) if self.is_smoke else CAPACITIES[width]
+        if self.is_smoke:
+            return (8, 32)
+        return preset(TINY_PRESET).model.capacities if self.is_tiny else CAPACITIES[width]
 
     def widths_of_lewm(self, width: int) -> tuple[int, ...]:
         """The widths among which LeWM's best is chosen in the block of `width`, the full one always among them."""
@@ -108,7 +113,7 @@ class Choice:
     def lewm(self, task: str, width: int, latent_dim: int, seed: int, weight: float = LEWM_WEIGHT) -> Run:
         """LeWM of `latent_dim` with the encoder of `width`."""
         name, config = self.scale.base(task, width)
-        suffix = "lewm" if self.is_smoke else f"lewm-{latent_dim}"
+        suffix = "lewm" if self.is_tiny else f"lewm-{latent_dim}"
         return _run(f"{name}-{suffix}", as_lewm(config, latent_dim, weight), seed)
 
     def alewm_sigreg(self, task: str, width: int, seed: int, changes: Mapping[str, Any] | None = None) -> Run:
@@ -122,7 +127,7 @@ class Choice:
         return _run(self._named(name, "nested-dropout"), overridden(as_nested_dropout(config), changes or {}), seed)
 
     def _named(self, name: str, method: str) -> str:
-        return name if self.is_smoke else f"{name}-{method}"
+        return name if self.is_tiny else f"{name}-{method}"
 
     def over_seeds(self, make: Callable[..., Run], *arguments: Any, **options: Any) -> tuple[Run, ...]:
         """One run per seed, as `make(*arguments, seed=seed, **options)` says."""

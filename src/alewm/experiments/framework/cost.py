@@ -1,9 +1,13 @@
-"""Seconds of training and evaluation on one NVIDIA H200: from measured figures, or scaled from them by arithmetic."""
+"""Seconds of training and evaluation: from measured figures, or scaled from them by arithmetic.
+
+Models of the paper's size on one NVIDIA H200, tiny ones on one AMD EPYC core.
+"""
 
 from dataclasses import dataclass
 
 from alewm.data.splits import NUM_TEST, NUM_VALIDATION
 from alewm.data.windows import WindowShape
+from alewm.experiments.framework.scale import TINY_PRESET
 from alewm.experiments.framework.work import Evaluation
 from alewm.experiments.presets import preset
 from alewm.model.world_model import WorldModelConfig
@@ -13,9 +17,12 @@ from alewm.training.config import RunConfig
 MEASURED_PRESET = "two-room-192"
 """The configuration whose evaluations were timed, and from which updates of other encoder widths are scaled."""
 
-UPDATE_SECONDS = {MEASURED_PRESET: 128 / 4935, "two-room-384": 0.06961}
-"""An update of 128 windows with each encoder of the paper: ViT-Tiny/14 while training from the store, `alewm train
-two-room-192 --steps 4500`; ViT-Small/14, its blocks plain, with data on the device, `alewm bench scaling`."""
+UPDATE_SECONDS = {MEASURED_PRESET: 128 / 4935, "two-room-384": 0.06961, TINY_PRESET: 0.05624}
+"""An update of a preset's batch with each encoder: ViT-Tiny/14 while training from the store, `alewm train
+two-room-192 --steps 4500`; ViT-Small/14, its blocks plain, with data on the device, `alewm bench scaling`; the tiny one
+in a whole training beside another, `alewm train two-room-tiny --device cpu --threads 1 --seed 3074`."""
+
+GPU, CORE = "an NVIDIA H200", "an AMD EPYC core"
 
 FIXED_SHARE = 0.2
 """Of an update of 128 windows, what does not shrink or grow with the batch: `alewm bench scaling`."""
@@ -25,6 +32,10 @@ MIX_SIGREG_SECONDS = 0.00045
 
 EVALUATION_SECONDS = 2.43
 """All 200 Two-Room pairs, environment and floors included, kernels compiled before: `alewm bench evaluate`."""
+
+TINY_EVALUATION_SECONDS = 29.2
+"""100 Two-Room pairs with the tiny model, ten iterations, on that core: `alewm evaluate --episodes 100 --iterations
+10`."""
 
 DRAWING_SECONDS = {"push-t": 2 / 2632.2, "reacher": 2 / 68.62, "cube": 2 / 6.404}
 """A frame of the tasks that the figure above does not hold, stepped and drawn by one process of two on two AMD EPYC
@@ -43,40 +54,46 @@ class Cost:
 
 
 def update_cost(config: RunConfig, own_seconds: float | None = None) -> Cost:
-    """One update on an NVIDIA H200, or where one of `MEASURED_PRESET` takes `own_seconds`.
+    """One update, where it was measured or where one of `MEASURED_PRESET`, or of the tiny preset, takes `own_seconds`.
 
     Another shape of encoder or more predictions per update scale what was measured by their multiply-adds; drawn
     prefix lengths add MixSIGReg's time for every length more. LeWM and other latent widths of the same encoder are
     taken to cost the same.
     """
     width, prefixes = config.model.encoder.hidden_dim, config.model.prefixes
-    pace = own_seconds / UPDATE_SECONDS[MEASURED_PRESET] if own_seconds else 1.0
     name = next((name for name in UPDATE_SECONDS if preset(name).model.encoder.hidden_dim == width), MEASURED_PRESET)
+    given_of = name if name == TINY_PRESET else MEASURED_PRESET
+    pace = own_seconds / UPDATE_SECONDS[given_of] if own_seconds else 1.0
     reference, measured = preset(name), pace * UPDATE_SECONDS[name]
     factor = _update_multiply_adds(config) / _update_multiply_adds(reference)
     factor *= FIXED_SHARE + (1 - FIXED_SHARE) * config.training.batch_size / reference.training.batch_size
     per_length = pace * MIX_SIGREG_SECONDS / len(preset(MEASURED_PRESET).model.support)
     seconds = factor * measured + per_length * (len(prefixes.lengths) - len(prefixes.support))
-    basis = "measured on an NVIDIA H200" if own_seconds is None else "as given"
+    where = CORE if name == TINY_PRESET else GPU
+    basis = f"measured on {where}" if own_seconds is None else "as given"
     if abs(seconds / measured - 1) > 1e-9:
         basis = f"{seconds / measured:.2f} x {1000 * measured:.1f} ms by arithmetic, itself not measured"
-    elif own_seconds is not None and name != MEASURED_PRESET:
-        basis = f"{measured / own_seconds:.2f} x the {1000 * own_seconds:.1f} ms given, as on an NVIDIA H200"
+    elif own_seconds is not None and name != given_of:
+        basis = f"{measured / own_seconds:.2f} x the {1000 * own_seconds:.1f} ms given, as on {GPU}"
     return Cost(seconds, f"encoder width {width}: {1000 * seconds:.1f} ms per update, {basis}")
 
 
-def evaluation_seconds(work: Evaluation) -> float:
-    """All pairs of a split: search, scaled by the predictor's multiply-adds and the plans made, and drawing."""
+def evaluation_cost(work: Evaluation) -> Cost:
+    """The pairs of a split: search, scaled by the predictor's multiply-adds and the plans made, and drawing."""
     model, settings = work.run.config.model, work.settings
-    num_pairs = NUM_VALIDATION if settings.split == "validation" else NUM_TEST
-    cem, usual = settings.planning.cem, CEMConfig()
-    search = cem.num_candidates * cem.num_iterations / (usual.num_candidates * usual.num_iterations)
+    num_pairs = settings.num_episodes or (NUM_VALIDATION if settings.split == "validation" else NUM_TEST)
     plans = len(model.support) if settings.planning.capacity == "best-of" else 1
-    factor = search * plans * _position_multiply_adds(model) / _position_multiply_adds(preset(MEASURED_PRESET).model)
+    cem, usual = settings.planning.cem, CEMConfig()
+    search = plans * num_pairs * cem.num_candidates * cem.num_iterations / (usual.num_candidates * usual.num_iterations)
+    if model.encoder.hidden_dim == preset(TINY_PRESET).model.encoder.hidden_dim:
+        seconds = TINY_EVALUATION_SECONDS * search * usual.num_iterations / (100 * 10)
+        return Cost(seconds, f"evaluation: {TINY_EVALUATION_SECONDS} s per 100 pairs, measured on {CORE}")
+    factor = search / NUM_TEST * _position_multiply_adds(model) / _position_multiply_adds(preset(MEASURED_PRESET).model)
     frames = FRAMES_PER_PAIR * num_pairs + work.num_animations * (settings.budget + 2)
     task = work.run.config.data_sets.get(settings.data_set, work.run.task)
-    drawing = DRAWING_SECONDS.get(task, 0.0)
-    return EVALUATION_SECONDS * num_pairs / NUM_TEST * factor + frames * drawing
+    basis = f"evaluation: {EVALUATION_SECONDS} s per 200 Two-Room pairs, measured on {GPU}; frames of other tasks as"
+    seconds = EVALUATION_SECONDS * factor + frames * DRAWING_SECONDS.get(task, 0.0)
+    return Cost(seconds, f"{basis} measured on {CORE}")
 
 
 def _update_multiply_adds(config: RunConfig) -> int:

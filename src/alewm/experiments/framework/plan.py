@@ -3,17 +3,13 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from alewm.experiments.framework.cost import EVALUATION_SECONDS, Cost, evaluation_seconds, update_cost
+from alewm.experiments.framework.cost import Cost, evaluation_cost, update_cost
 from alewm.experiments.framework.experiment import Experiment, Stage
 from alewm.experiments.framework.library import Library
 from alewm.experiments.framework.results import NotThereYetError, Results
 from alewm.experiments.framework.run import Run
 from alewm.experiments.framework.work import Evaluation, Training, Work
 
-EVALUATION_BASIS = (
-    f"evaluation: {EVALUATION_SECONDS} s per 200 Two-Room pairs, measured on an NVIDIA H200; frames of other tasks as "
-    f"measured on an AMD EPYC core"
-)
 NOT_COUNTED = "not counted: validation windows, compiling, physics of simulated tasks, measurements on models"
 
 
@@ -62,17 +58,17 @@ def planned_work(
 
 def estimated_hours(experiment: Experiment, library: Library, updates_per_second: float | None = None) -> Hours:
     """Hours of what is missing, one thing after the other."""
-    seconds = sum((_stage_seconds(stage, experiment, library) for stage in experiment.stages), 0.0)
-    return hours_of(experiment.runs, seconds, library, updates_per_second)
+    costs = [cost for stage in experiment.stages for cost in _stage_costs(stage, experiment, library)]
+    return hours_of(experiment.runs, costs, library, updates_per_second)
 
 
 def hours_of(
-    runs: Sequence[Run], evaluation: float, library: Library, updates_per_second: float | None = None
+    runs: Sequence[Run], evaluations: Sequence[Cost], library: Library, updates_per_second: float | None = None
 ) -> Hours:
-    """Hours of training those of `runs` that are missing, and of `evaluation`, which is in seconds.
+    """Hours of training those of `runs` that are missing, and of `evaluations`.
 
     Finished runs below `library` tell what an update takes; where there is none with the same encoder,
-    `updates_per_second` does (of `cost.MEASURED_PRESET`), and without it the figures that were measured.
+    `updates_per_second` does (of the preset that `update_cost` names), and without it the figures that were measured.
     """
     found = library.seconds_per_update()
     own_seconds = 1 / updates_per_second if updates_per_second else None
@@ -86,8 +82,8 @@ def hours_of(
             cost = Cost(found[width], label)
         basis[cost.basis] = None
         training += run.num_updates * cost.seconds
-    if evaluation:
-        basis[EVALUATION_BASIS] = None
+    basis |= dict.fromkeys(cost.basis for cost in evaluations)
+    evaluation = sum((cost.seconds for cost in evaluations), 0.0)
     return Hours(training / 3600, evaluation / 3600, (*basis, NOT_COUNTED))
 
 
@@ -99,11 +95,11 @@ def _missing_works(stage: Stage, library: Library) -> Sequence[Work] | None:
         return None
 
 
-def _stage_seconds(stage: Stage, experiment: Experiment, library: Library) -> float:
+def _stage_costs(stage: Stage, experiment: Experiment, library: Library) -> list[Cost]:
     works = _missing_works(stage, library)
     if works is not None:
-        return sum((evaluation_seconds(work) for work in works if isinstance(work, Evaluation)), 0.0)
+        return [evaluation_cost(work) for work in works if isinstance(work, Evaluation)]
     # Which runs it will be is not known yet: as many as there may be, of the mean cost of all.
     test = experiment.choice.scale.evaluation()
-    every = [evaluation_seconds(Evaluation(run, test)) for run in experiment.runs]
-    return stage.most * sum(every) / len(every)
+    every = [evaluation_cost(Evaluation(run, test)) for run in experiment.runs]
+    return [Cost(stage.most * each.seconds / len(every), each.basis) for each in every]

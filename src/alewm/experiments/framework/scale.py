@@ -1,4 +1,4 @@
-"""How much of everything: the paper's budget, a shorter one that says so, or seconds."""
+"""How much of everything: the paper's budget, a shorter one that says so, a laptop's, or seconds."""
 
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -10,10 +10,21 @@ from alewm.planning.planner import PlanningConfig
 from alewm.presentation.numbers import scientific
 from alewm.training.config import RunConfig
 
-ScaleName = Literal["smoke", "short", "paper"]
+ScaleName = Literal["smoke", "tiny", "short", "paper"]
+
+TINY_PRESET = "two-room-tiny"
+"""ALeWM of the scales that need no GPU; their other models are made from it."""
 
 SHORT_STEPS = 10_000
 """Updates of a model at the short scale, unless asked otherwise."""
+
+
+@dataclass(frozen=True)
+class OwnData:
+    """Episodes that an experiment records itself, in seconds: Two-Room, as small as the tiny models look at it."""
+
+    num_episodes: int
+    seed: int
 
 
 @dataclass(frozen=True)
@@ -29,6 +40,10 @@ class Scale:
     """Model seeds, unless asked otherwise."""
     learning_rate: float | None = None
     """Peak learning rate of every model; None for the preset's."""
+    num_pairs: int | None = None
+    """Test pairs, the first ones; None for all that are stored."""
+    own_data: OwnData | None = None
+    """What tiny models learn from; None where models and data are the paper's."""
 
     @property
     def folder(self) -> str:
@@ -44,6 +59,12 @@ class Scale:
                 f"Scale smoke: {self.num_steps} updates of a tiny model on a few episodes of small images; these "
                 f"numbers mean nothing."
             )
+        if self.own_data is not None:
+            return (
+                f"Scale tiny: {self.num_steps:,} updates of models small enough for a CPU on "
+                f"{self.own_data.num_episodes:,} episodes of Two-Room in small images; the first {self.num_pairs} test "
+                f"pairs, a search of {self.cem.num_iterations} iterations."
+            )
         if self.name == "short":
             rate = "" if self.learning_rate is None else f" with a learning rate of {scientific(self.learning_rate)}"
             return f"Scale short: {self.num_steps:,} updates per model{rate} where the paper has ten epochs."
@@ -52,11 +73,16 @@ class Scale:
     @property
     def num_animations(self) -> int:
         """Episodes to film in an evaluation that is shown; drawing them takes longer than a smoke run."""
-        return 0 if self.name == "smoke" else 4
+        return 0 if self.is_tiny else 4
+
+    @property
+    def is_tiny(self) -> bool:
+        """Whether there is one task and one size of model, a CPU's, and data that it records itself."""
+        return self.own_data is not None
 
     def base(self, task: str, width: int) -> tuple[str, RunConfig]:
         """The preset of ALeWM for a task and a width, at this budget."""
-        name = "two-room-tiny" if self.name == "smoke" else f"{task}-{width}"
+        name = TINY_PRESET if self.is_tiny else f"{task}-{width}"
         config = preset(name)
         training = replace(config.training, num_steps=self.num_steps)
         if self.learning_rate is not None:
@@ -66,8 +92,11 @@ class Scale:
         return name, replace(config, training=training)
 
     def evaluation(self, split: Split = "test", **planning: Any) -> EvaluationSettings:
-        """How models are evaluated: all pairs of `split` with this scale's search."""
-        return EvaluationSettings(split=split, planning=PlanningConfig(cem=self.cem, **planning))
+        """How models are evaluated: the pairs of `split` with this scale's search."""
+        num_pairs = self.num_pairs if split == "test" else None
+        return EvaluationSettings(
+            split=split, num_episodes=num_pairs, planning=PlanningConfig(cem=self.cem, **planning)
+        )
 
 
 def make_scale(name: ScaleName, num_steps: int | None = None, learning_rate: float | None = None) -> Scale:
@@ -76,4 +105,10 @@ def make_scale(name: ScaleName, num_steps: int | None = None, learning_rate: flo
         return Scale("paper", None, CEMConfig())
     if name == "short":
         return Scale("short", num_steps or SHORT_STEPS, CEMConfig(), learning_rate=learning_rate)
-    return Scale("smoke", 6, CEMConfig(num_candidates=20, num_iterations=2, num_elites=4), seeds=SEEDS[:2])
+    if name == "tiny":
+        steps = preset(TINY_PRESET).training.num_steps
+        # The demonstration's episodes.
+        own = OwnData(num_episodes=1000, seed=SEEDS[0])
+        return Scale("tiny", steps, CEMConfig(num_iterations=10), num_pairs=100, own_data=own)
+    cem = CEMConfig(num_candidates=20, num_iterations=2, num_elites=4)
+    return Scale("smoke", 6, cem, seeds=SEEDS[:2], own_data=OwnData(num_episodes=20, seed=0))

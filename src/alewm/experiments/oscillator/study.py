@@ -8,7 +8,9 @@ from alewm.errors import unknown_name
 from alewm.experiments.oscillator.config import OscillatorRun
 from alewm.ranges import check_seeds
 
-Variant = Literal["lewm", "alewm", "alewm-paper", "prior-frozen", "marginal", "alewm-sigreg", "nested-dropout"]
+Variant = Literal[
+    "lewm", "alewm", "alewm-paper", "remedies", "prior-frozen", "marginal", "alewm-sigreg", "nested-dropout"
+]
 DEFAULT_VARIANTS: tuple[Variant, ...] = ("lewm", "alewm", "alewm-paper")
 
 LEWM = (
@@ -23,6 +25,17 @@ OUR_ALEWM = OscillatorRun(
     "alewm", reg_weight=0.01, prior_degree=-1.0, selector_rate=0.3, selector_delay=0.125, kl_weight=0.003, epochs=400
 )
 """The configuration we recommend; `docs/method.md` says why it differs."""
+
+REMEDIES = (
+    replace(PAPER_ALEWM, control="prior-frozen"),
+    replace(PAPER_ALEWM, control="marginal"),
+    replace(PAPER_ALEWM, selector_rate=0.3),
+    replace(PAPER_ALEWM, selector_delay=0.125),
+    replace(PAPER_ALEWM, selector_delay=0.5),
+    replace(PAPER_ALEWM, kl_weight=0.01),
+    replace(PAPER_ALEWM, kl_weight=0.1),
+)
+"""The paper's setting with one thing changed about its selector; visual models have the same changes."""
 
 GRID_WEIGHTS = (0.001, 0.0025, 0.005, 0.0075, 0.01, 0.05, 0.1, 0.2, 0.3, 0.5, 1.0, 5.0)
 GRID_WIDTHS = (2, 3, 4, 5, 6, 7, 8)
@@ -61,6 +74,8 @@ def _of_variant(variant: str) -> Sequence[OscillatorRun]:
             return (OUR_ALEWM,)
         case "alewm-paper":
             return (PAPER_ALEWM,)
+        case "remedies":
+            return REMEDIES
         case "prior-frozen" | "marginal":
             return (replace(OUR_ALEWM, control=variant),)
         case "alewm-sigreg" | "nested-dropout":

@@ -1,12 +1,12 @@
 """The study's numbers as a Markdown table, means and spreads over seeds."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from statistics import fmean, stdev
 from typing import Any
 
 from alewm.experiments.oscillator.config import TRUE_FACTORS
-from alewm.experiments.oscillator.study import OUR_ALEWM
+from alewm.experiments.oscillator.study import OUR_ALEWM, PAPER_ALEWM
 
 Record = dict[str, Any]
 
@@ -14,16 +14,21 @@ _COLUMNS = "method, λ, α, s_q, epochs, seeds, R² at 4, R² at d, effective ra
 
 
 def title_of(record: Record) -> str:
-    """What a record is called in tables and legends."""
+    """What a record is called in tables and legends: the setting it is nearest to, and what no column says."""
     if record["method"] == "lewm":
         return f"LeWM d={record['latent_dim']}"
     if record["method"] != "alewm":
         return str(record["method"])
-    if record["control"] != "none":
-        return f"ALeWM, {record['control']}"
-    ours = replace(OUR_ALEWM, seed=record["seed"], epochs=record["config"]["epochs"])
-    is_ours = record["config"] == asdict(ours)
-    return "ALeWM, ours" if is_ours else "ALeWM, paper's way"
+    config = record["config"]
+    known = {"ours": asdict(OUR_ALEWM), "paper's way": asdict(PAPER_ALEWM)}
+    name, base = min(known.items(), key=lambda item: sum(config[field] != value for field, value in item[1].items()))
+    notes = {
+        "selector frozen": config["control"] == "prior-frozen",
+        "exact marginalisation": config["control"] == "marginal",
+        f"delay {config['selector_delay']:g}": config["selector_delay"] != base["selector_delay"],
+        f"KL {config['kl_weight']:g}": config["kl_weight"] != base["kl_weight"],
+    }
+    return ", ".join(["ALeWM", name, *(note for note, is_told in notes.items() if is_told)])
 
 
 def by_setting(records: Sequence[Record]) -> list[list[Record]]:
