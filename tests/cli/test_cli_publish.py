@@ -56,6 +56,27 @@ def test_what_cannot_be_published_is_refused_and_nothing_is_written(evaluated, t
     assert not (tmp_path / "results").exists()
 
 
+def test_an_oscillator_study_is_published_with_its_numbers_and_shown(alewm, alewm_here, refused, tmp_path):
+    study = "runs/oscillator-short"
+    alewm("oscillator", "--methods", "alewm-paper", "--seeds", 0, "--epochs", 1, "--jobs", 1, "--out", study)
+    whole = json.loads((tmp_path / study / "result.json").read_text())["runs"]
+    alewm_here("publish", study, "--out", "results")
+    published = contents(tmp_path / "results/oscillator-short")
+    assert set(published) == {"config.json", "provenance.json", "result.json", "table.md"}
+    (kept,), (record,) = json.loads(published["result.json"])["runs"], whole
+    assert set(record) - set(kept) == {"procrustes", "q_by_epoch"}
+    for name in ("r2_by_prefix", "masked_variance", "mean_q"):
+        assert kept[name] == pytest.approx(record[name], abs=5e-7)
+    assert kept["config"] == record["config"]
+    alewm_here("report", "results", "--out", "docs/results.md")
+    page = (tmp_path / "docs/results.md").read_text()
+    assert published["table.md"].decode() in page
+    assert f"--methods alewm-paper --seeds 0 --epochs 1 --jobs 1 --out {study}" in page
+    assert "- [Two oscillators](#two-oscillators)" in page
+    (tmp_path / study / "table.md").unlink()
+    assert "has not finished: repeat its `alewm oscillator`" in refused("publish", study, "--out", "results")
+
+
 def test_another_run_of_the_same_name_is_refused(evaluated, alewm_here, refused, tmp_path):
     alewm_here("publish", evaluated, "--out", "results")
     other = shutil.copytree(evaluated, tmp_path / "other" / evaluated.name)

@@ -164,6 +164,18 @@ def test_scales_are_never_mixed(published):
     assert page_of(results).count("## TwoRoom") == 4
 
 
+def test_the_contents_link_to_every_heading():
+    """Anchors as GitHub makes them: lower case, spaces as hyphens, other signs left out."""
+    text = (RESULTS.parent / "docs/results.md").read_text()
+    headings = re.findall(r"^## (.+)$", text, re.M)
+    links = re.findall(r"^- \[(.+)\]\(#(.+)\)$", text, re.M)
+    assert [title for title, _ in links] == headings
+    assert len(headings) > 5
+    for title, anchor in links:
+        kept = [sign for sign in title.lower() if sign.isalnum() or sign in " -_"]
+        assert anchor == "".join(kept).replace(" ", "-")
+
+
 def test_imposed_capacities_and_other_settings_have_tables(published):
     for k, rate, interval in ((8, 0.99, [0.9, 1.0]), (64, 0.5, [0.4, 0.6])):
         changes = {"evaluated.planning.capacity": str(k), "success_rate": rate, "interval": interval}

@@ -17,9 +17,10 @@ class Publish:
     """
 
     runs: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN ...")]
-    """Finished and evaluated run folders; what is below RUN/evaluations comes along."""
+    """Finished and evaluated run folders; what is below RUN/evaluations comes along. Or an oscillator study."""
     out: Annotated[Path, tyro.conf.arg(aliases=("--to",))]
-    """The folder for them, for example results/two-room-short; each run gets a folder of its name in it."""
+    """The folder for them, for example results/two-room-short, and results itself for a study; each gets a folder of
+    its name in it."""
 
     def run(self) -> None:
         """Copies, and prints the size and the folders."""

@@ -21,6 +21,7 @@ from alewm.evaluation.records import EpisodeRecord, read_records
 from alewm.files import read_if_there, read_json, write_json, write_text
 from alewm.reports.columns import csv_text
 from alewm.reports.gather import read_run
+from alewm.reports.publish_study import check_study_finished, is_study, publish_study
 from alewm.runs.portable import portable
 
 MOST_TRAINING_LINES = 100
@@ -70,6 +71,9 @@ def episode_columns(record: EpisodeRecord, support: Sequence[int] = ()) -> Colum
 
 
 def _check_finished(run: Path) -> None:
+    if is_study(run):
+        check_study_finished(run)
+        return
     read_run(run)
     result = read_if_there(run / "result.json")
     if "training" not in result:
@@ -100,6 +104,9 @@ def _check_place(run: Path, place: Path) -> None:
 
 
 def _publish(run: Path, place: Path) -> list[Path]:
+    if is_study(run):
+        publish_study(run, place)
+        return []
     for name in ("config.json", "provenance.json"):
         write_json(place / name, portable(read_json(run / name)))
     _publish_evaluation(run, place, with_q=True)

@@ -1,8 +1,9 @@
 """`docs/results.md` and its figures, made from `results/` alone: every number in it is in a file there."""
 
 import os
+import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -51,11 +52,10 @@ def results_page(results: Path, out: Path) -> tuple[str, list[ResultFigure]]:
     """The Markdown of a page that will be at `out`, and its figures, not drawn yet."""
     scales, paper = read_published(results), tables.read_paper(results)
     figures: list[ResultFigure] = []
-    parts = [_top(results, out, _LEGEND if paper is None else _LEGEND + _PAPERS)]
-    for scale in scales:
-        parts += _section(scale, paper, results, out, figures)
-    parts += _oscillator(results / "oscillator", out)
-    return "\n".join(parts), figures
+    sections = [part for scale in scales for part in _section(scale, paper, results, out, figures)]
+    sections += _oscillator(results, out)
+    top = _top(results, out, _LEGEND if paper is None else _LEGEND + _PAPERS)
+    return "\n".join([top, _contents(sections), *sections]), figures
 
 
 def _top(results: Path, out: Path, legend: str) -> str:
@@ -66,6 +66,13 @@ def _top(results: Path, out: Path, legend: str) -> str:
         f"# Results\n\nMade by `{command}` from the records in [{results.name}/]({where}), which hold every number on "
         f"this page, episode by episode.\n\n{legend}\n"
     )
+
+
+def _contents(sections: Sequence[str]) -> str:
+    """Links to the headings among `sections`, by the anchors that GitHub gives them."""
+    titles = [part.removeprefix("## ").strip() for part in sections if part.startswith("## ")]
+    anchors = [re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles]
+    return "".join(f"- [{title}](#{anchor})\n" for title, anchor in zip(titles, anchors, strict=True))
 
 
 def _section(
@@ -187,15 +194,16 @@ def _link(run: PublishedRun, results: Path, out: Path) -> str:
     return f"{link} {100 * result['success_rate']:.1f} ({low:.1f} to {high:.1f})"
 
 
-def _oscillator(folder: Path, out: Path) -> Iterator[str]:
-    """The toy study, whose table its own command writes."""
-    if not (folder / "table.md").is_file():
-        return
-    made = read_json(folder / "provenance.json")
-    yield "## Two oscillators\n"
-    yield (folder / "table.md").read_text(encoding="utf-8")
-    yield (
-        f"Mean ± standard deviation over seeds, test split; `{shlex.join(shlex.split(made['command']))}` on "
-        f"{made['accelerator'] or made['processor']}, {made['cores']} cores "
-        f"([records]({os.path.relpath(folder, out.parent)})).\n"
-    )
+def _oscillator(results: Path, out: Path) -> Iterator[str]:
+    """The toy study and others of its kind, whose tables their own command writes."""
+    folders = [path.parent for path in sorted(results.glob("oscillator*/table.md"))]
+    if folders:
+        yield "## Two oscillators\n"
+    for folder in folders:
+        made = read_json(folder / "provenance.json")
+        yield (folder / "table.md").read_text(encoding="utf-8")
+        yield (
+            f"Mean ± standard deviation over seeds, test split; `{shlex.join(shlex.split(made['command']))}` on "
+            f"{made['accelerator'] or made['processor']}, {made['cores']} cores "
+            f"([records]({os.path.relpath(folder, out.parent)})).\n"
+        )
