@@ -17,7 +17,7 @@ from alewm.experiments.catalogue import RECIPES, recipe
 from alewm.experiments.collection import collect_task
 from alewm.experiments.demo_scale import SCALES
 from alewm.experiments.framework.choice import WEIGHT, Choice
-from alewm.experiments.framework.execution import execute
+from alewm.experiments.framework.execution import _chains, execute
 from alewm.experiments.framework.experiment import Drawing, Experiment, Film, Outcome
 from alewm.experiments.framework.library import Library
 from alewm.experiments.framework.plan import planned
@@ -248,6 +248,34 @@ def test_a_run_watched_at_other_intervals_has_the_same_weights_and_is_reused(lib
     (others.folder(often) / "result.json").unlink()
     assert unfinished.folder(run) != others.folder(often)
     assert unfinished.folder(run.with_fields({"training.seed": 1})) != others.folder(often)
+
+
+@pytest.mark.parametrize("jobs", [1, pytest.param(2, marks=pytest.mark.slow)])
+def test_a_model_is_evaluated_before_the_next_one_is_trained(jobs, library, tmp_path):
+    """So whoever is stopped amid an experiment has results; here the third of three models cannot be trained."""
+    scale = make_scale("smoke")
+    experiment = RECIPES["goal-cost"].build(Choice(scale, SEEDS))
+    elsewhere = Library(tmp_path, library.data)
+    last = elsewhere.folder(experiment.runs[-1])
+    last.mkdir()
+    (last / "notes.txt").write_text("somebody's")
+    with pytest.raises(InputError, match=r"notes\.txt|not empty"):
+        execute(experiment, elsewhere, jobs=jobs, device=CPU)
+    results = Results(elsewhere)
+    for run in experiment.runs[:2]:
+        for cost in ("active", "full"):
+            assert results.evaluation(run, scale.evaluation(goal_cost=cost))["episodes"] == 4
+
+
+def test_what_depends_on_other_models_waits_for_them(library, tmp_path):
+    """Selection needs all validations; these follow each training."""
+    experiment = RECIPES["sigreg-ablation"].build(Choice(make_scale("smoke"), SEEDS[:1]))
+    chains = _chains(experiment, Results(Library(tmp_path, library.data)))
+    assert len(chains) == len(experiment.runs)
+    assert all(isinstance(chain[0], Training) for chain in chains)
+    validated = [chain for chain in chains if len(chain) > 1]
+    assert len(validated) == 2  # two weights of SIGReg; MixSIGReg has one and needs no selection
+    assert all([work.settings.split for work in chain[1:]] == ["validation"] for chain in validated)
 
 
 def test_a_run_of_other_data_is_not_reused(library, tmp_path):

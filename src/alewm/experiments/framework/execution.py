@@ -12,7 +12,7 @@ from alewm.experiments.framework.experiment import Experiment, Outcome
 from alewm.experiments.framework.job import Job
 from alewm.experiments.framework.library import Library
 from alewm.experiments.framework.local_processes import LocalProcesses
-from alewm.experiments.framework.results import Results
+from alewm.experiments.framework.results import NotThereYetError, Results
 from alewm.experiments.framework.share import Share
 from alewm.experiments.framework.work import Training, Work
 from alewm.progress import Progress
@@ -33,23 +33,42 @@ def execute(
     with nullcontext() if executor is None else closing(executor):
         library.check_data(experiment.data_sets)
         results = Results(library)
-        _perform([Training(run) for run in experiment.runs], "training", library, device, executor)
+        _perform(_chains(experiment, results), "training", library, device, executor)
         for stage in experiment.stages:
-            _perform(stage.works(results), stage.title, library, device, executor)
+            _perform([[work] for work in stage.works(results)], stage.title, library, device, executor)
     return experiment.outcome(results).noting(library.data_notes(experiment.data_sets))
 
 
+def _chains(experiment: Experiment, results: Results) -> list[list[Work]]:
+    """Every run's training, and behind it what is to be done with the model whatever the others turn out to be.
+
+    So models are evaluated as they come, and whoever has to stop early has results.
+    """
+    chains: dict[str, list[Work]] = {run.key: [Training(run)] for run in experiment.runs}
+    for stage in experiment.stages:
+        try:
+            works = stage.works(results)
+        except NotThereYetError:
+            break
+        for work in works:
+            chains[work.run.key].append(work)
+    return list(chains.values())
+
+
 def _perform(
-    works: Sequence[Work], title: str, library: Library, device: torch.device, executor: Executor | None
+    chains: Sequence[Sequence[Work]], title: str, library: Library, device: torch.device, executor: Executor | None
 ) -> None:
-    missing = [work for work in dict.fromkeys(works) if not work.is_done(library)]
+    """Does what is missing of each chain, in its order; chains side by side where there is an executor."""
+    left = [[work for work in dict.fromkeys(chain) if not work.is_done(library)] for chain in chains]
+    missing = list(dict.fromkeys(map(tuple, filter(None, left))))
     if executor is None or not missing:
-        for work in missing:
-            work.perform(library, device)
+        for work in (work for chain in missing for work in chain):
+            if not work.is_done(library):  # under the name of another preset with the same configuration
+                work.perform(library, device)
         return
     logs = library.root / LOGS
-    jobs = [make_job(f"{work.run.name}-{index}", [work], library, executor, logs) for index, work in enumerate(missing)]
-    with Progress(title, len(works), "units", done=len(works) - len(missing)) as bar:
+    jobs = [make_job(f"{chain[0].run.name}-{i}", chain, library, executor, logs) for i, chain in enumerate(missing)]
+    with Progress(title, len(chains), "units", done=len(chains) - len(missing)) as bar:
         failures = finish_all(jobs, executor, _Bar(bar))
     if failures:
         lines = "\n".join(f"  {name}: {failure}" for name, failure in failures.items())
