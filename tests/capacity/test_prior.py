@@ -8,7 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from alewm import CapacitySupport
-from alewm.capacity.prior import capacity_prior, log_capacity_prior, log_polynomial_prior, polynomial_prior, survival
+from alewm.capacity.prior import (
+    capacity_prior,
+    distance_from_survival,
+    log_capacity_prior,
+    log_polynomial_prior,
+    polynomial_prior,
+    survival,
+)
 from alewm.errors import InputError
 
 degrees = st.floats(-50, 50)
@@ -96,3 +103,13 @@ def test_priors_agree_on_indifference_and_on_which_end_a_degree_favours(capaciti
         torch.testing.assert_close(prior, log_capacity_prior(support, degree, name, dtype=torch.float64).exp())
     assert capacity_prior(support, degree).equal(polynomial_prior(len(support), degree))
     assert capacity_prior(support, degree, "smooth").equal(capacity_prior(support, degree))
+
+
+def test_a_latent_that_matches_its_target_is_at_no_distance_from_survival():
+    support = CapacitySupport((2, 4))
+    rho = survival(torch.tensor([0.25, 0.75]), support).tolist()
+    assert rho == [1.0, 1.0, 0.75, 0.75]
+    assert distance_from_survival(rho, rho) == 0
+    assert distance_from_survival([1.0, 0.5, 0.75, 1.75], rho) == (0.5 + 1.0) / 4
+    with pytest.raises(ValueError, match="longer"):
+        distance_from_survival(rho[:3], rho)

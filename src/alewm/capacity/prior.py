@@ -1,6 +1,8 @@
 """The fixed prior π_0 over capacities and the survival probabilities it implies."""
 
 import math
+from collections.abc import Sequence
+from statistics import fmean
 from typing import Literal
 
 import torch
@@ -64,3 +66,8 @@ def survival(probabilities: Float[Tensor, "*batch C"], support: CapacitySupport)
     at_block = probabilities.flip(-1).cumsum(-1).flip(-1)
     sizes = torch.tensor(support.block_sizes, device=probabilities.device)
     return at_block.repeat_interleave(sizes, dim=-1, output_size=support.latent_dim)
+
+
+def distance_from_survival(masked_variance: Sequence[float], prior_survival: Sequence[float]) -> float:
+    """The mean over coordinates of |masked variance - ρ|; zero where the masked latent matches its target."""
+    return fmean(abs(v - rho) for v, rho in zip(masked_variance, prior_survival, strict=True))

@@ -5,6 +5,7 @@ from statistics import fmean
 
 from matplotlib.figure import Figure
 
+from alewm.capacity.prior import distance_from_survival
 from alewm.evaluation.statistics import Spread
 from alewm.experiments.capacity_dynamics import Dynamics, q_over_training
 from alewm.experiments.framework.choice import TASK_TITLES, Choice
@@ -137,8 +138,7 @@ def distance_from_prior(dynamics: Dynamics) -> tuple[list[int], list[float]]:
 def misfit(run: Run, results: Results) -> float:
     """Mean over coordinates of |masked variance - prior survival|, the last time training looked."""
     last = results.metrics(run, "latent")[-1]
-    pairs = zip(last["masked_variance"], last["prior_survival"], strict=True)
-    return fmean(abs(variance - survival) for variance, survival in pairs)
+    return distance_from_survival(last["masked_variance"], last["prior_survival"])
 
 
 def halved_at(steps: Sequence[int], losses: Sequence[float]) -> int:

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from alewm.capacity.prior import distance_from_survival
 from alewm.evaluation.statistics import Spread
 from alewm.experiments.framework.choice import DEGREE, TASK_TITLES, Choice
 from alewm.experiments.framework.contest import Contest, Groups, success_columns
@@ -108,7 +109,7 @@ def _matching(
             commands = tuple(w.command(results.library) for run in runs for w in (Training(run), variance(run)))
             variances = [found[run]["masked_variance"] for run in runs]
             rho = found[runs[0]]["prior_survival"]
-            distances = [sum(abs(v - p) for v, p in zip(each, rho, strict=True)) / len(rho) for each in variances]
+            distances = [distance_from_survival(each, rho) for each in variances]
             falls = [largest_fall(each) for each in variances]
             cells = [Spread.of(distances).shown(digits=3), f"{largest_fall(rho):.3f}", Spread.of(falls).shown(digits=3)]
             rows.append([TASK_TITLES[task], prior, *(Cell(text, commands=commands) for text in cells)])

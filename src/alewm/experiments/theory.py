@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from alewm.capacity.prior import distance_from_survival
 from alewm.experiments.framework.choice import TASK_TITLES, Choice
 from alewm.experiments.framework.experiment import Drawing, Experiment, Outcome, Recipe, Stage
 from alewm.experiments.framework.probing import PROBES, fit_networks, fit_ridge
@@ -176,8 +177,7 @@ def _order_table(
 ) -> Table:
     rows: list[Row] = []
     for title, each in found.items():
-        deviations = [abs(v - rho) for v, rho in zip(each["masked_variance"], each["prior_survival"], strict=True)]
-        deviation = f"{sum(deviations) / len(deviations):.3f}"
+        deviation = f"{distance_from_survival(each['masked_variance'], each['prior_survival']):.3f}"
         for probe in PROBES:
             order = each["orders"][probe]
             cells = [

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from statistics import fmean
 from typing import Any
 
+from alewm.capacity.prior import distance_from_survival
 from alewm.envs.registration import get_task
 from alewm.errors import InputError
 from alewm.evaluation.statistics import Spread
@@ -138,7 +139,8 @@ def _rank(run: PublishedRun) -> float:
 
 
 def _misfit(run: PublishedRun) -> float:
-    return fmean(abs(row["masked_variance"] - row["prior_survival"]) for row in run.latent)
+    columns = ([float(row[name]) for row in run.latent] for name in ("masked_variance", "prior_survival"))
+    return distance_from_survival(*columns)
 
 
 def _largest(runs: Sequence[PublishedRun]) -> str:

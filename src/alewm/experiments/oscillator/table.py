@@ -5,6 +5,7 @@ from dataclasses import asdict
 from statistics import fmean, stdev
 from typing import Any
 
+from alewm.capacity.prior import distance_from_survival
 from alewm.experiments.oscillator.config import TRUE_FACTORS
 from alewm.experiments.oscillator.study import OUR_ALEWM, PAPER_ALEWM
 
@@ -56,17 +57,15 @@ def markdown_table(records: Sequence[Record]) -> str:
             _spread([record["r2_by_prefix"][min(TRUE_FACTORS, first["latent_dim"]) - 1] for record in group], 3),
             _spread([record["r2_by_prefix"][-1] for record in group], 3),
             _spread([record["effective_rank"] for record in group], 2),
-            "–" if first["method"] == "lewm" else _spread([masked_variance_error(record) for record in group], 3),
+            "–" if first["method"] == "lewm" else _spread([_variance_error(record) for record in group], 3),
             f"{fmean(record['seconds'] for record in group):.0f}",
         ]
         lines.append(_row(cells))
     return "\n".join(lines) + "\n"
 
 
-def masked_variance_error(record: Record) -> float:
-    """The mean over coordinates of |masked variance - prior survival|."""
-    pairs = zip(record["masked_variance"], record["prior_survival"], strict=True)
-    return fmean(abs(variance - target) for variance, target in pairs)
+def _variance_error(record: Record) -> float:
+    return distance_from_survival(record["masked_variance"], record["prior_survival"])
 
 
 def _row(cells: Sequence[str]) -> str:
