@@ -63,7 +63,7 @@ def draw_dynamics(dynamics: Sequence[tuple[str, Dynamics]]) -> Draw:
     """A panel of each, with its title."""
 
     def draw(theme: Theme) -> Figure:
-        figure, panels = panel_grid(len(dynamics), 4, panel=(2.9, 2.5), margin=(0.8, 0.0))
+        figure, panels = panel_grid(len(dynamics), 4, panel=(2.9, 2.5), margin=(0.8, 0.0), sharey=True)
         for axes, (title, curves) in zip(panels, dynamics, strict=True):
             for color, (k, (steps, values)) in zip(theme.shades(len(curves)), curves.items(), strict=True):
                 axes.plot(steps, values, color=color, linewidth=1.2, label=f"k = {k}")
