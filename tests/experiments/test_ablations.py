@@ -1,12 +1,10 @@
 """One thing is changed at a time, and what variants are compared by is what it says."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from smoke_runs import perform, smoke_library
 
 from alewm.config import changed_fields
-from alewm.experiments.ablation_tables import distance_from_prior, halved_at, learns_q, misfit, only_one_reaches
+from alewm.experiments.ablation_tables import learns_q, misfit, only_one_reaches
 from alewm.experiments.ablations import VARIANTS
 from alewm.experiments.catalogue import recipe
 from alewm.experiments.framework.choice import Choice
@@ -87,32 +85,3 @@ def test_the_tables_say_what_run_folders_say(tmp_path_factory):
     nested = next(row for row in capacities.rows if row[1].text == "nested dropout")
     assert "–" not in [cell.text for cell in nested]
     assert [command.split()[1] for command in nested[2].commands] == ["train", "evaluate"] * len(choice.seeds)
-
-
-def test_total_variation_is_zero_at_the_prior_and_one_apart():
-    steps, distances = distance_from_prior({2: ([0, 50, 100], [0.75, 0.25, 0.0]), 4: ([0, 50, 100], [0.25, 0.75, 1.0])})
-    assert steps == [0, 50, 100]
-    assert distances == [0.0, 0.5, 0.75]
-    assert distance_from_prior({2: ([0, 1], [1.0, 0.0]), 4: ([0, 1], [0.0, 1.0])})[1] == [0.0, 1.0]
-
-
-@pytest.mark.parametrize(
-    ("losses", "step"),
-    [
-        ((8.0, 5.0, 4.0, 3.0), 3),
-        # What is low before the highest loss does not count: a latent that has collapsed is predicted well.
-        ((0.1, 8.0, 5.0, 3.0), 4),
-        ((8.0, 7.0, 6.0, 5.0), 4),
-    ],
-)
-def test_a_loss_is_halved_when_it_first_is_after_its_top(losses, step):
-    assert halved_at([1, 2, 3, 4], losses) == step
-
-
-@given(st.lists(st.floats(0.001, 1000), min_size=1, max_size=20))
-def test_a_halved_loss_is_half_of_the_highest_or_never_was(losses):
-    steps = list(range(len(losses)))
-    found, top = halved_at(steps, losses), losses.index(max(losses))
-    assert found >= top
-    later = [loss <= losses[top] / 2 for loss in losses[top:]]
-    assert found == (top + later.index(True) if any(later) else steps[-1])

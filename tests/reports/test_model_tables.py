@@ -134,3 +134,19 @@ def test_damaged_latents_are_refused(published):
     path.write_text(path.read_text().rpartition(",")[0])
     with pytest.raises(InputError, match=r"latent.csv has a row without its two numbers"):
         read_published(results)
+
+
+def test_what_q_and_prediction_did_on_the_way_is_in_a_table(published):
+    """The prior of two capacities and α 1 is 2/3 and 1/3; q goes to the larger one and half of the way back."""
+    config = {"model.capacities": [8, 192], "model.prior_degree": 1.0}
+    for seed, top in ((3072, 50), (3073, 100)):
+        results = published(f"run-{seed}", config={**config, "training.seed": seed})
+        steps = [(50, 1.0 if top == 50 else 0.5, 0.1), (100, 1.0, 0.9), (150, 0.6, 0.5), (200, 0.5, 0.4)]
+        rows = [{"step": s, "kind": "train", "prediction": loss, "q/8": 1 - q, "q/192": q} for s, q, loss in steps]
+        (results / f"here/run-{seed}/metrics.csv").write_text(csv_text(rows))
+    seen = "| 3072, 3073 | 0.67 ± 0.00 | 50, 100 | 0.17 ± 0.00 | 200, 200 |"
+    assert f"| ALeWM | 192 | 0.3 | 3 | 1 {seen}" in page_of(results)
+    for seed in (3072, 3073):
+        change(results / f"here/run-{seed}/config.json", {"objective.freezes_selector": True})
+    frozen = "| ALeWM, q frozen at the prior | 192 | 0.3 | 3 | 1 | 3072, 3073 | – | – | – | 200, 200 |"
+    assert frozen in page_of(results)

@@ -147,7 +147,7 @@ def test_data_that_published_numbers_are_not_about_are_named_in_every_caption(pu
     change(results / "here/ours/provenance.json", {"data.made_with": "alewm collect push-t --out push-t.h5"})
     text, figures = results_page(results, tmp_path / "results.md")
     assert len(figures) == 3
-    assert text.count(note) == 4 + 2 * len(figures)  # four tables; a figure's caption is also its alternative text
+    assert text.count(note) == 5 + 2 * len(figures)  # five tables; a figure's caption is also its alternative text
     assert "| recorded actions | – | – | – | – | – | 99.5 | 90.0 | – | – | – |" in text
     assert "4,500 updates" in text
     assert "0.81 of an epoch" in text

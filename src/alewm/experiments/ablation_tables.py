@@ -7,11 +7,12 @@ from matplotlib.figure import Figure
 
 from alewm.capacity.prior import distance_from_survival
 from alewm.evaluation.statistics import Spread
-from alewm.experiments.capacity_dynamics import Dynamics, q_over_training
+from alewm.experiments.capacity_dynamics import q_over_training
 from alewm.experiments.framework.choice import TASK_TITLES, Choice
 from alewm.experiments.framework.contest import Groups
 from alewm.experiments.framework.results import Results
 from alewm.experiments.framework.run import Run
+from alewm.experiments.framework.training_path import distance_from_prior, farthest, halved_at
 from alewm.experiments.framework.work import Training
 from alewm.presentation.tables import Cell, Row, Table
 from alewm.presentation.theme import Draw, Theme
@@ -61,12 +62,13 @@ def selector_table(choice: Choice, groups: Groups, results: Results) -> Table:
         shown = [NONE] * 3
         if learns_q(runs[0]):
             ways = [distance_from_prior(q_over_training(run, results)) for run in runs]
+            far = [farthest(way) for way in ways]
             shown = [
-                Spread.of([max(distances) for _, distances in ways]).shown(),
-                ", ".join(str(steps[distances.index(max(distances))]) for steps, distances in ways),
+                Spread.of([distance for _, distance in far]).shown(),
+                ", ".join(f"{step:.0f}" for step, _ in far),
                 Spread.of([distances[-1] for _, distances in ways]).shown(),
             ]
-        shown.append(", ".join(str(_halved_at(run, results)) for run in runs))
+        shown.append(", ".join(f"{_halved_at(run, results):.0f}" for run in runs))
         commands = tuple(Training(run).command(results.library) for run in runs)
         rows.append([TASK_TITLES[task], name, *(Cell(text, commands=commands) for text in shown)])
     head = ["task", "variant", "q farthest from π₀", "at update", "q from π₀ at the end", "prediction halved at update"]
@@ -128,29 +130,15 @@ def only_one_reaches(choice: Choice, runs: Sequence[Run], others: Sequence[Run],
     return sum(a and not b for a, b in matched), sum(b and not a for a, b in matched)
 
 
-def distance_from_prior(dynamics: Dynamics) -> tuple[list[int], list[float]]:
-    """Steps, and at each the total variation between mean q and the prior, which q is at the first of them."""
-    steps = next(iter(dynamics.values()))[0]
-    of_capacities = [values for _, values in dynamics.values()]
-    return steps, [sum(abs(values[i] - values[0]) for values in of_capacities) / 2 for i in range(len(steps))]
-
-
 def misfit(run: Run, results: Results) -> float:
     """Mean over coordinates of |masked variance - prior survival|, the last time training looked."""
     last = results.metrics(run, "latent")[-1]
     return distance_from_survival(last["masked_variance"], last["prior_survival"])
 
 
-def halved_at(steps: Sequence[int], losses: Sequence[float]) -> int:
-    """The first step from that of the highest loss on at which it is at most half as high; the last if it never is."""
-    top = losses.index(max(losses))
-    low = (step for step, loss in zip(steps[top:], losses[top:], strict=True) if loss <= losses[top] / 2)
-    return next(low, steps[-1])
-
-
-def _halved_at(run: Run, results: Results) -> int:
+def _halved_at(run: Run, results: Results) -> float:
     entries = results.metrics(run, "train")
-    return halved_at([int(entry["step"]) for entry in entries], [float(entry["prediction"]) for entry in entries])
+    return halved_at(([float(entry["step"]) for entry in entries], [float(entry["prediction"]) for entry in entries]))
 
 
 def _effective_rank(run: Run, results: Results) -> float:

@@ -1,6 +1,6 @@
 """The mean of q per capacity over training."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from matplotlib.figure import Figure
 
@@ -9,14 +9,12 @@ from alewm.experiments.framework.choice import TASK_TITLES, Choice
 from alewm.experiments.framework.experiment import Drawing, Experiment, Outcome, Recipe
 from alewm.experiments.framework.results import Results
 from alewm.experiments.framework.run import Run
+from alewm.experiments.framework.training_path import Dynamics
 from alewm.experiments.framework.work import Training
 from alewm.experiments.presets import SEEDS
 from alewm.presentation.panels import panel_grid
 from alewm.presentation.tables import Cell, Row, Table
 from alewm.presentation.theme import Draw, Theme
-
-Dynamics = Mapping[int, tuple[list[int], list[float]]]
-"""Steps and mean probabilities of each capacity."""
 
 
 def build(choice: Choice) -> Experiment:
@@ -52,7 +50,7 @@ def q_over_training(run: Run, results: Results) -> Dynamics:
     """Mean q of each capacity at step 0, where it equals the prior, and at every logged step."""
     model, entries = run.config.model, results.metrics(run, "train")
     prior = capacity_prior(model.support, model.prior_degree, model.prior).tolist()
-    steps = [0, *(int(entry["step"]) for entry in entries)]
+    steps = [0.0, *(float(entry["step"]) for entry in entries)]
     return {
         k: (steps, [first, *(float(entry[f"q/{k}"]) for entry in entries)])
         for k, first in zip(model.capacities, prior, strict=True)

@@ -15,6 +15,7 @@ from alewm.experiments.framework.choice import DEGREE, TASK_TITLES, Choice
 from alewm.experiments.framework.experiment import Drawing, Experiment, Outcome, Recipe, Stage
 from alewm.experiments.framework.results import Results
 from alewm.experiments.framework.run import Run
+from alewm.experiments.framework.training_path import Dynamics
 from alewm.experiments.framework.work import Evaluation, Training
 from alewm.experiments.presets import MIXED, MIXED_SELECTED
 from alewm.presentation.panels import panel_grid
@@ -33,9 +34,6 @@ LEAST_TOP = 0.4
 
 MOST_POINTS = 100
 """Points of a curve, few enough for a dashed one to look dashed."""
-
-Dynamics = dict[int, Series]
-"""Steps and mean q of each capacity."""
 
 
 def build(choice: Choice) -> Experiment:

@@ -8,6 +8,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from alewm.capacity.prior import capacity_prior
+from alewm.capacity.support import CapacitySupport
 from alewm.config import from_dict
 from alewm.data.splits import held_out_counts
 from alewm.data.windows import WindowShape
@@ -16,6 +18,7 @@ from alewm.evaluation.settings import EvaluationSettings
 from alewm.evaluation.statistics import Spread
 from alewm.experiments.framework.choice import TASK_TITLES
 from alewm.experiments.framework.run import OBSERVED
+from alewm.experiments.framework.training_path import Dynamics
 from alewm.files import read_json
 from alewm.natural_order import natural_order
 from alewm.presentation.numbers import scientific
@@ -112,6 +115,22 @@ class PublishedRun:
         task = list(TASK_TITLES).index(self.config["task"])
         schedule = -self.steps, self.config["training"]["batch_size"], -self.learning_rate
         return task, *schedule, data["fingerprint"], encoder
+
+    @property
+    def learns_q(self) -> bool:
+        """Whether q moved while it trained."""
+        return bool(self.config["model"]["has_selector"]) and not self.config["objective"].get("freezes_selector")
+
+    def dynamics(self) -> Dynamics:
+        """Mean q of each capacity over updates; at update 0 it is the prior."""
+        model = self.config["model"]
+        support = CapacitySupport(tuple(model["capacities"]))
+        prior = capacity_prior(support, model["prior_degree"], model.get("prior", "ranks")).tolist()
+        logged = self.run.capacity_dynamics()[""]
+        return {
+            k: ([0.0, *logged[k][0]], [float(first), *logged[k][1]])
+            for k, first in zip(model["capacities"], prior, strict=True)
+        }
 
     @cached_property
     def fields(self) -> dict[str, Any]:

@@ -9,9 +9,8 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from alewm.capacity.prior import capacity_prior
-from alewm.capacity.support import CapacitySupport
 from alewm.experiments.framework.curves import Curve, Point, success_curves
+from alewm.experiments.framework.training_path import Dynamics
 from alewm.presentation.panels import panel_grid
 from alewm.presentation.theme import Draw, Theme
 from alewm.reports.configuration_names import full_names
@@ -107,7 +106,7 @@ def _interval(configuration: Configuration, settings: str = "") -> list[float]:
 
 def dynamics_figure(scale: Scale) -> ResultFigure | None:
     """q per capacity over updates, a panel per run that learned it; None where none did."""
-    chosen = [each for each in scale.configurations if _learns_q(each.config)]
+    chosen = [each for each in scale.configurations if each.runs[0].learns_q]
     panels = [
         (_title(f"{name}, seed = {run.seed}"), _bands(run))
         for name, each in zip(full_names(chosen), chosen, strict=True)
@@ -119,32 +118,22 @@ def dynamics_figure(scale: Scale) -> ResultFigure | None:
     return ResultFigure(f"{scale.slug}-dynamics", caption, panels, _stacked(panels))
 
 
-def _learns_q(config: dict[str, Any]) -> bool:
-    return bool(config["model"]["has_selector"]) and not config["objective"].get("freezes_selector")
-
-
 def _title(name: str) -> str:
     """`name` in lines that fit a small panel, no value apart from what it is of."""
     return fill(name.replace(" = ", "\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}"), TITLE_WIDTH)
 
 
-Bands = dict[int, tuple[list[float], list[float]]]
+def _bands(run: PublishedRun) -> Dynamics:
+    """The prior, and of many updates every n-th, counted from the last."""
+
+    def few(series: list[float]) -> list[float]:
+        first, *rest = series
+        return [first, *rest[::-1][:: -(-len(rest) // MOST_POINTS)][::-1]]
+
+    return {k: (few(steps), few(values)) for k, (steps, values) in run.dynamics().items()}
 
 
-def _bands(run: PublishedRun) -> Bands:
-    """Updates and mean q of each capacity, the prior first; of many updates every n-th, counted from the last."""
-    model = run.config["model"]
-    support = CapacitySupport(tuple(model["capacities"]))
-    prior = capacity_prior(support, model["prior_degree"], model.get("prior", "ranks")).tolist()
-    curves = run.run.capacity_dynamics()[""]
-    bands = {}
-    for k, first in zip(model["capacities"], prior, strict=True):
-        steps, values = (series[::-1][:: -(-len(series) // MOST_POINTS)][::-1] for series in curves[k])
-        bands[k] = ([0.0, *steps], [float(first), *values])
-    return bands
-
-
-def _stacked(panels: Sequence[tuple[str, Bands]]) -> Draw:
+def _stacked(panels: Sequence[tuple[str, Dynamics]]) -> Draw:
     def draw(theme: Theme) -> Figure:
         figure, grid = panel_grid(len(panels), 3, panel=(2.6, 2.2), margin=(1.0, 0.0))
         for axes, (title, bands) in zip(grid, panels, strict=True):

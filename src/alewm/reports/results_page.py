@@ -15,6 +15,7 @@ from alewm.presentation.theme import light_and_dark
 from alewm.reports import result_tables as tables
 from alewm.reports.configuration_names import backbone, full_names
 from alewm.reports.model_tables import learned_table, probes_table
+from alewm.reports.path_table import path_table
 from alewm.reports.published import PublishedRun, Scale, read_published
 from alewm.reports.result_figures import ResultFigure, dynamics_figure, success_figure, sweep_figure
 
@@ -95,7 +96,7 @@ def _section(
             yield _picture(figure)
         if table is not None:
             yield table.markdown()
-    for of_models in (learned_table(scale, note), probes_table(scale, note)):
+    for of_models in (path_table(scale, note), learned_table(scale, note), probes_table(scale, note)):
         if of_models is not None:
             yield of_models.markdown()
     yield _commands(scale, results, out)
