@@ -4,7 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from alewm.experiments.capacity_dynamics import draw_dynamics
 from alewm.experiments.framework.training_path import distance_from_prior, farthest, halved_at
+from alewm.presentation.theme import LIGHT
 
 
 def test_total_variation_is_zero_at_the_prior_and_one_where_nothing_is_shared():
@@ -34,3 +36,15 @@ def test_a_halved_loss_is_half_of_the_highest_or_never_was(losses):
     assert found >= top
     later = [loss <= losses[top] / 2 for loss in losses[top:]]
     assert found == (top + later.index(True) if any(later) else steps[-1])
+
+
+def test_no_curve_of_q_leaves_its_panel():
+    """Panels share their vertical range, and the highest curve is not in the first of them."""
+    steps = [0.0, 1.0]
+    low, high = {2: (steps, [0.5, 0.4]), 4: (steps, [0.5, 0.6])}, {2: (steps, [0.5, 0.02]), 4: (steps, [0.5, 0.98])}
+    figure = draw_dynamics([("low", low), ("high", high)])(LIGHT)
+    for axes in figure.axes:
+        bottom, top = axes.get_ylim()
+        drawn = [value for line in axes.lines for value in line.get_ydata()]
+        assert bottom <= min(drawn)
+        assert max(drawn) <= 0.98 < top

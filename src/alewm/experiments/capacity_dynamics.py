@@ -58,14 +58,15 @@ def q_over_training(run: Run, results: Results) -> Dynamics:
 
 
 def draw_dynamics(dynamics: Sequence[tuple[str, Dynamics]]) -> Draw:
-    """A panel of each, with its title."""
+    """A panel of each, with its title; all have one vertical range."""
+    top = max(value for _, curves in dynamics for _, values in curves.values() for value in values)
 
     def draw(theme: Theme) -> Figure:
         figure, panels = panel_grid(len(dynamics), 4, panel=(2.9, 2.5), margin=(0.8, 0.0), sharey=True)
         for axes, (title, curves) in zip(panels, dynamics, strict=True):
             for color, (k, (steps, values)) in zip(theme.shades(len(curves)), curves.items(), strict=True):
                 axes.plot(steps, values, color=color, linewidth=1.2, label=f"k = {k}")
-            axes.set(title=title, xlabel="update steps", ylim=(0, None))
+            axes.set(title=title, xlabel="update steps", ylim=(0, 1.05 * top))
         panels[0].set_ylabel("mean q(k)")
         handles, labels = panels[0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside right center")
