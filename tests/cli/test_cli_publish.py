@@ -73,6 +73,11 @@ def test_an_oscillator_study_is_published_with_its_numbers_and_shown(alewm, alew
     assert published["table.md"].decode() in page
     assert f"--methods alewm-paper --seeds 0 --epochs 1 --jobs 1 --out {study}" in page
     assert "- [Two oscillators](#two-oscillators)" in page
+    # Where runs are kept a study is found as well, whatever it is called.
+    shutil.copytree(tmp_path / study, tmp_path / "runs/toy")
+    alewm_here("publish", "runs/toy", "--out", "results/here")
+    alewm_here("report", "results", "--out", "docs/results.md")
+    assert (tmp_path / "docs/results.md").read_text().count(published["table.md"].decode()) == 2
     (tmp_path / study / "table.md").unlink()
     assert "has not finished: repeat its `alewm oscillator`" in refused("publish", study, "--out", "results")
 

@@ -122,7 +122,9 @@ def test_the_tiny_scale_is_estimated_on_the_core_it_was_measured_on():
     assert update_cost(run.config, 0.1).basis.endswith("100.0 ms per update, as given")
     found = evaluation_cost(Evaluation(run, tiny.scale.evaluation()))
     assert found.seconds == pytest.approx(cost.TINY_EVALUATION_SECONDS)
-    assert found.basis.endswith("per 100 pairs, measured on an AMD EPYC core")
+    assert "per 100 Two-Room pairs with 10 iterations, measured on an AMD EPYC core" in found.basis
+    drawn = Evaluation(run.with_fields({"task": "cube"}), tiny.scale.evaluation())
+    assert evaluation_seconds(drawn) - found.seconds == pytest.approx(100 * 3 * 2 / 6.404)
     # All 200 pairs with three times the iterations, planned with each of five capacities.
     whole = replace(PAPER.scale.evaluation(), planning=replace(PAPER.scale.evaluation().planning, capacity="best-of"))
     assert evaluation_seconds(Evaluation(run, whole)) == pytest.approx(5 * 3 * 2 * found.seconds)

@@ -62,8 +62,8 @@ class Experiment:
     dry_run: bool = False
     """Print every command, the number of runs and an estimate of hours, and stop."""
     updates_per_second: float | None = None
-    """For the estimate of a dry run, where no finished run tells: as `alewm bench train-step` measures it. If not
-    given, what was measured on an NVIDIA H200."""
+    """For the estimate of a dry run, where no finished run tells: as `alewm bench train-step` measures it, and for the
+    scale `tiny` updates of `two-room-tiny`. If not given, what was measured on an NVIDIA H200, or an AMD EPYC core."""
     list: bool = False
     """List the experiments and stop."""
 
@@ -92,7 +92,8 @@ class Experiment:
         from alewm.runs.provenance import provenance
 
         asked = recipe(self.name)
-        choice, library = self._choice(asked), self._library()
+        choice = self._choice(asked)
+        library = self._library(choice)
         experiment = asked.build(choice)
         if self.dry_run:
             for line in planned(experiment, library, self.updates_per_second):
@@ -154,7 +155,7 @@ class Experiment:
         from alewm.experiments.framework.scale import make_scale
 
         scale = make_scale(self.scale, self.short_steps, self.short_rate)
-        if scale.is_tiny and self.only:
+        if scale.is_for_cpu and self.only:
             raise InputError(f"The scale {scale.name} has one task and one width; --only has nothing to choose from.")
         if self.search and not asked.compares_configurations:
             raise InputError(f"{asked.name} compares no configurations, so that --search has nothing to search.")
@@ -164,9 +165,9 @@ class Experiment:
         check_seeds(seeds)
         return Choice(scale, seeds, self.only, self.search, self.lewm_widths)
 
-    def _library(self) -> "Library":
+    def _library(self, choice: "Choice") -> "Library":
         from alewm.experiments.framework.library import Library
 
-        if self.scale in ("tiny", "smoke"):
+        if choice.is_for_cpu:
             return Library(self.runs / self.scale, self.runs / self.scale / "data")
         return Library(self.runs, self.data)

@@ -73,8 +73,8 @@ class Sweep:
     dry_run: bool = False
     """Print every command, the number of trials and an estimate of hours, and stop."""
     updates_per_second: float | None = None
-    """For the estimate of a dry run, where no finished run tells: as `alewm bench train-step` measures it. If not
-    given, what was measured on an NVIDIA H200."""
+    """For the estimate of a dry run, where no finished run tells: as `alewm bench train-step` measures it, and for
+    tiny presets updates of `two-room-tiny`. If not given, what was measured on an NVIDIA H200, or an AMD EPYC core."""
 
     def run(self) -> None:
         """Runs what is missing, writes the tables and prints them; trials that failed make it end with status 1."""

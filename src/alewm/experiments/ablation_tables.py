@@ -12,13 +12,11 @@ from alewm.experiments.framework.choice import TASK_TITLES, Choice
 from alewm.experiments.framework.contest import Groups
 from alewm.experiments.framework.results import Results
 from alewm.experiments.framework.run import Run
-from alewm.experiments.framework.training_path import distance_from_prior, farthest, halved_at
+from alewm.experiments.framework.training_path import PATH_HEAD, PATH_LEGEND, path_cells
 from alewm.experiments.framework.work import Training
-from alewm.presentation.tables import Cell, Row, Table
+from alewm.presentation.series import Series
+from alewm.presentation.tables import NONE, Cell, Row, Table
 from alewm.presentation.theme import Draw, Theme
-
-NONE = "–"
-"""In the place of what a variant does not have."""
 
 
 def learns_q(run: Run) -> bool:
@@ -29,7 +27,9 @@ def learns_q(run: Run) -> bool:
 def success_table(choice: Choice, groups: Groups, results: Results) -> Table:
     """Success, pairs won and lost against the task's first variant, capacity, and how the latent meets its target."""
     test = choice.scale.evaluation()
-    first = {task: (name, runs) for (task, name), runs in reversed(list(groups.items()))}
+    first: dict[str, tuple[str, tuple[Run, ...]]] = {}
+    for (task, name), runs in groups.items():
+        first.setdefault(task, (name, runs))
     rows: list[Row] = []
     for (task, name), runs in groups.items():
         whole, others = first[task]
@@ -59,25 +59,12 @@ def selector_table(choice: Choice, groups: Groups, results: Results) -> Table:
     """How far q went from the prior and when, where it ended, and when prediction came."""
     rows: list[Row] = []
     for (task, name), runs in groups.items():
-        shown = [NONE] * 3
-        if learns_q(runs[0]):
-            ways = [distance_from_prior(q_over_training(run, results)) for run in runs]
-            far = [farthest(way) for way in ways]
-            shown = [
-                Spread.of([distance for _, distance in far]).shown(),
-                ", ".join(f"{step:.0f}" for step, _ in far),
-                Spread.of([distances[-1] for _, distances in ways]).shown(),
-            ]
-        shown.append(", ".join(f"{_halved_at(run, results):.0f}" for run in runs))
+        dynamics = [q_over_training(run, results) for run in runs if learns_q(run)]
         commands = tuple(Training(run).command(results.library) for run in runs)
-        rows.append([TASK_TITLES[task], name, *(Cell(text, commands=commands) for text in shown)])
-    head = ["task", "variant", "q farthest from π₀", "at update", "q from π₀ at the end", "prediction halved at update"]
-    text = (
-        "What the selector did while training: the largest total variation between mean q and the prior π₀, when it "
-        "was that far, and how far it ended (mean ± SEM over seeds; updates of each seed); and when the prediction "
-        "loss had fallen to half of its highest value."
-    )
-    return Table.of("selector", choice.caption(text), head, rows)
+        cells = path_cells(dynamics, [_losses(run, results) for run in runs])
+        rows.append([TASK_TITLES[task], name, *(Cell(text, commands=commands) for text in cells)])
+    text = f"What the selector did while training: {PATH_LEGEND}."
+    return Table.of("selector", choice.caption(text), ["task", "variant", *PATH_HEAD], rows)
 
 
 def capacities_table(
@@ -136,9 +123,9 @@ def misfit(run: Run, results: Results) -> float:
     return distance_from_survival(last["masked_variance"], last["prior_survival"])
 
 
-def _halved_at(run: Run, results: Results) -> float:
+def _losses(run: Run, results: Results) -> Series:
     entries = results.metrics(run, "train")
-    return halved_at(([float(entry["step"]) for entry in entries], [float(entry["prediction"]) for entry in entries]))
+    return [float(entry["step"]) for entry in entries], [float(entry["prediction"]) for entry in entries]
 
 
 def _effective_rank(run: Run, results: Results) -> float:

@@ -38,8 +38,7 @@ MOST_POINTS = 100
 
 def build(choice: Choice) -> Experiment:
     """One run per seed, evaluated on the test pairs of both data sets."""
-    if choice.is_tiny and not choice.is_smoke:
-        raise InputError("mixed is one model on Reacher and Two-Room; the scale tiny has Two-Room alone.")
+    choice.refuse_tiny("mixed is one model on Reacher and Two-Room")
     if not choice.is_smoke and choice.tasks(*MIXED) != MIXED:
         raise InputError("mixed is one model on reacher and two-room together; --only cannot leave one out.")
     (width,) = choice.widths(192)

@@ -22,7 +22,7 @@ def build(choice: Choice) -> Experiment:
     (width,) = choice.widths(192)
     groups = choice.both_methods(TASK_TITLES, width)
     runs = tuple(run for group in groups.values() for run in group)
-    ks = choice.alewm("two-room" if choice.is_tiny else runs[0].task, width, choice.seeds[0]).config.model.capacities
+    ks = choice.alewm(runs[0].task, width, choice.seeds[0]).config.model.capacities
     options = (
         ("capacities", ks),
         ("num_train", 400 if choice.is_smoke else 20_000),

@@ -41,6 +41,7 @@ class Allocation:
 
 def build(choice: Choice) -> Experiment:
     """The models of one width, their test episodes, and the distances of each."""
+    choice.refuse_tiny("reacher-capacity is about Reacher")
     (width,) = choice.widths(192)
     (task,) = choice.tasks("reacher")
     runs = choice.over_seeds(choice.alewm, task, width)

@@ -38,6 +38,9 @@ class Cell:
     """What to type, in order, to have this number again."""
 
 
+NONE = "–"
+"""In the place of what a row does not have."""
+
 Row = list[Cell | str]
 """Cells, or texts that become cells without commands."""
 

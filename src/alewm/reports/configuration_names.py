@@ -3,13 +3,11 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from alewm.presentation.tables import NONE
 from alewm.reports.published import Configuration
 
 TITLES = {"alewm": "ALeWM", "lewm": "LeWM", "alewm-sigreg": "ALeWM, SIGReg", "nested-dropout": "nested dropout"}
 """Methods as tables call them."""
-
-NONE = "–"
-"""In the place of what a configuration does not have."""
 
 COLUMNS = ("method", "d", "λ", "s_q", "α")
 """Heads of the columns that tell configurations apart."""

@@ -9,8 +9,8 @@ from alewm.envs.registration import get_task
 from alewm.errors import InputError
 from alewm.evaluation.statistics import Spread
 from alewm.experiments.framework.probing import PROBES
-from alewm.presentation.tables import Row, Table
-from alewm.reports.configuration_names import COLUMNS, NONE, named_columns
+from alewm.presentation.tables import NONE, Row, Table
+from alewm.reports.configuration_names import COLUMNS, named_columns
 from alewm.reports.published import PublishedRun, Scale
 
 _NEEDED = {"validation/prediction", "validation/q_entropy", "latent/effective_rank"}

@@ -18,6 +18,12 @@ def is_study(folder: Path) -> bool:
     return isinstance(read_if_there(folder / "config.json").get("runs"), list)
 
 
+def published_studies(results: Path) -> list[Path]:
+    """The studies directly below `results`, or in folders there, as runs are; by name."""
+    tables = [*results.glob("*/table.md"), *results.glob("*/*/table.md")]
+    return sorted((path.parent for path in tables if is_study(path.parent)), key=lambda folder: folder.name)
+
+
 def check_study_finished(folder: Path) -> None:
     """Refuses a study without its numbers or its table."""
     if not isinstance(read_if_there(folder / "result.json").get("runs"), list) or not (folder / "table.md").is_file():

@@ -24,6 +24,7 @@ from alewm.natural_order import natural_order
 from alewm.presentation.numbers import scientific
 from alewm.reports.columns import read_csv
 from alewm.reports.gather import Run, flatten, read_run
+from alewm.reports.publish_study import is_study
 
 BOOKKEEPING = frozenset(f"training.{name}" for name in ("seed", *OBSERVED))
 """Fields that do not tell one configuration from another."""
@@ -196,8 +197,8 @@ def read_published(results: Path) -> list[Scale]:
     """The runs below `results`, which has folders of runs; the longest schedules of each task first."""
     if not results.is_dir():
         raise InputError(f"{results} is no folder; name the one that `alewm publish --out results/NAME` writes below.")
-    configs = sorted(results.glob("*/*/config.json"))
-    return _scales(_read(path.parent) for path in configs)
+    folders = [path.parent for path in sorted(results.glob("*/*/config.json"))]
+    return _scales(_read(folder) for folder in folders if not is_study(folder))
 
 
 def _read(folder: Path) -> PublishedRun:

@@ -9,8 +9,8 @@ from alewm.evaluation.statistics import Spread
 from alewm.experiments.presets import SELECTED
 from alewm.files import read_json
 from alewm.natural_order import natural_order
-from alewm.presentation.tables import Cell, Row, Table
-from alewm.reports.configuration_names import COLUMNS, NONE, TITLES, backbone, method_of, named_columns
+from alewm.presentation.tables import NONE, Cell, Row, Table
+from alewm.reports.configuration_names import COLUMNS, TITLES, backbone, method_of, named_columns
 from alewm.reports.published import Configuration, Scale
 
 

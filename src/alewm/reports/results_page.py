@@ -3,6 +3,7 @@
 import os
 import re
 import shlex
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +17,7 @@ from alewm.reports import result_tables as tables
 from alewm.reports.configuration_names import backbone, full_names
 from alewm.reports.model_tables import learned_table, probes_table
 from alewm.reports.path_table import path_table
+from alewm.reports.publish_study import published_studies
 from alewm.reports.published import PublishedRun, Scale, read_published
 from alewm.reports.result_figures import ResultFigure, dynamics_figure, success_figure, sweep_figure
 
@@ -72,8 +74,13 @@ def _top(results: Path, out: Path, legend: str) -> str:
 def _contents(sections: Sequence[str]) -> str:
     """Links to the headings among `sections`, by the anchors that GitHub gives them."""
     titles = [part.removeprefix("## ").strip() for part in sections if part.startswith("## ")]
-    anchors = [re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles]
-    return "".join(f"- [{title}](#{anchor})\n" for title, anchor in zip(titles, anchors, strict=True))
+    lines, seen = [], Counter[str]()
+    for title in titles:
+        anchor = re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-")
+        number = f"-{seen[anchor]}" if seen[anchor] else ""
+        seen[anchor] += 1
+        lines.append(f"- [{title}](#{anchor}{number})\n")
+    return "".join(lines)
 
 
 def _section(
@@ -197,7 +204,7 @@ def _link(run: PublishedRun, results: Path, out: Path) -> str:
 
 def _oscillator(results: Path, out: Path) -> Iterator[str]:
     """The toy study and others of its kind, whose tables their own command writes."""
-    folders = [path.parent for path in sorted(results.glob("oscillator*/table.md"))]
+    folders = published_studies(results)
     if folders:
         yield "## Two oscillators\n"
     for folder in folders:

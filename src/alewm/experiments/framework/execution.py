@@ -33,33 +33,34 @@ def execute(
     with nullcontext() if executor is None else closing(executor):
         library.check_data(experiment.data_sets)
         results = Results(library)
-        _perform(_chains(experiment, results), "training", library, device, executor)
+        _perform(chains(experiment, results), "runs", library, device, executor)
         for stage in experiment.stages:
             _perform([[work] for work in stage.works(results)], stage.title, library, device, executor)
     return experiment.outcome(results).noting(library.data_notes(experiment.data_sets))
 
 
-def _chains(experiment: Experiment, results: Results) -> list[list[Work]]:
+def chains(experiment: Experiment, results: Results) -> list[list[Work]]:
     """Every run's training, and behind it what is to be done with the model whatever the others turn out to be.
 
-    So models are evaluated as they come, and whoever has to stop early has results.
+    So models are evaluated as they come, and whoever has to stop early has results; work that fails stops those after
+    it, unless other processes do them.
     """
-    chains: dict[str, list[Work]] = {run.key: [Training(run)] for run in experiment.runs}
+    by_run: dict[str, list[Work]] = {run.key: [Training(run)] for run in experiment.runs}
     for stage in experiment.stages:
         try:
             works = stage.works(results)
         except NotThereYetError:
             break
         for work in works:
-            chains[work.run.key].append(work)
-    return list(chains.values())
+            by_run[work.run.key].append(work)
+    return list(by_run.values())
 
 
 def _perform(
-    chains: Sequence[Sequence[Work]], title: str, library: Library, device: torch.device, executor: Executor | None
+    asked: Sequence[Sequence[Work]], title: str, library: Library, device: torch.device, executor: Executor | None
 ) -> None:
     """Does what is missing of each chain, in its order; chains side by side where there is an executor."""
-    left = [[work for work in dict.fromkeys(chain) if not work.is_done(library)] for chain in chains]
+    left = [[work for work in dict.fromkeys(chain) if not work.is_done(library)] for chain in asked]
     missing = list(dict.fromkeys(map(tuple, filter(None, left))))
     if executor is None or not missing:
         for work in (work for chain in missing for work in chain):
@@ -68,7 +69,7 @@ def _perform(
         return
     logs = library.root / LOGS
     jobs = [make_job(f"{chain[0].run.name}-{i}", chain, library, executor, logs) for i, chain in enumerate(missing)]
-    with Progress(title, len(chains), "units", done=len(chains) - len(missing)) as bar:
+    with Progress(title, len(asked), "units", done=len(asked) - len(missing)) as bar:
         failures = finish_all(jobs, executor, _Bar(bar))
     if failures:
         lines = "\n".join(f"  {name}: {failure}" for name, failure in failures.items())

@@ -68,7 +68,8 @@ def hours_of(
     """Hours of training those of `runs` that are missing, and of `evaluations`.
 
     Finished runs below `library` tell what an update takes; where there is none with the same encoder,
-    `updates_per_second` does (of the preset that `update_cost` names), and without it the figures that were measured.
+    `updates_per_second` does (of `MEASURED_PRESET`, or of the tiny preset for tiny models), and without it the figures
+    that were measured.
     """
     found = library.seconds_per_update()
     own_seconds = 1 / updates_per_second if updates_per_second else None

@@ -59,7 +59,8 @@ class Scale:
                 f"Scale smoke: {self.num_steps} updates of a tiny model on a few episodes of small images; these "
                 f"numbers mean nothing."
             )
-        if self.own_data is not None:
+        if self.name == "tiny":
+            assert self.own_data is not None
             return (
                 f"Scale tiny: {self.num_steps:,} updates of models small enough for a CPU on "
                 f"{self.own_data.num_episodes:,} episodes of Two-Room in small images; the first {self.num_pairs} test "
@@ -73,16 +74,16 @@ class Scale:
     @property
     def num_animations(self) -> int:
         """Episodes to film in an evaluation that is shown; drawing them takes longer than a smoke run."""
-        return 0 if self.is_tiny else 4
+        return 0 if self.is_for_cpu else 4
 
     @property
-    def is_tiny(self) -> bool:
+    def is_for_cpu(self) -> bool:
         """Whether there is one task and one size of model, a CPU's, and data that it records itself."""
         return self.own_data is not None
 
     def base(self, task: str, width: int) -> tuple[str, RunConfig]:
         """The preset of ALeWM for a task and a width, at this budget."""
-        name = TINY_PRESET if self.is_tiny else f"{task}-{width}"
+        name = TINY_PRESET if self.is_for_cpu else f"{task}-{width}"
         config = preset(name)
         training = replace(config.training, num_steps=self.num_steps)
         if self.learning_rate is not None:

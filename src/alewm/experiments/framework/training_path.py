@@ -1,8 +1,20 @@
 """What a model did on its way: how far q went from the prior, and when prediction came."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
+from alewm.evaluation.statistics import Spread
 from alewm.presentation.series import Series
+from alewm.presentation.tables import NONE
+
+PATH_HEAD = ("q farthest from π₀", "at update", "q from π₀ at the end", "prediction halved at update")
+"""Above what `path_cells` gives."""
+
+PATH_LEGEND = (
+    "the largest total variation between mean q and the prior π₀, the update at which q was that far, and how far it "
+    "ended; and the first update after the highest prediction loss at which that is at most half as high, – if it "
+    "never is (losses are means since the last logged update; updates are those of each seed)"
+)
+"""What they mean."""
 
 Dynamics = Mapping[int, Series]
 """Steps and mean q of each capacity; at the first step it is the prior."""
@@ -22,12 +34,27 @@ def farthest(series: Series) -> tuple[float, float]:
     return steps[top], values[top]
 
 
-def halved_at(series: Series) -> float:
-    """The first step from that of the highest value on at which it is at most half as high; the last if it never is.
+def halved_at(series: Series) -> float | None:
+    """The first step from that of the highest value on at which it is at most half as high; None if it never is.
 
     What is low before does not count: a latent that has collapsed is predicted well.
     """
     steps, values = series
     top = values.index(max(values))
     low = (step for step, value in zip(steps[top:], values[top:], strict=True) if value <= values[top] / 2)
-    return next(low, steps[-1])
+    return next(low, None)
+
+
+def path_cells(dynamics: Sequence[Dynamics], losses: Sequence[Series]) -> list[str]:
+    """Texts below `PATH_HEAD` of the seeds of one configuration; it has no `dynamics` where q does not move."""
+    cells = [NONE] * 3
+    if dynamics:
+        ways = [distance_from_prior(each) for each in dynamics]
+        far = [farthest(way) for way in ways]
+        cells = [
+            Spread.of([distance for _, distance in far]).shown(),
+            ", ".join(f"{step:.0f}" for step, _ in far),
+            Spread.of([distances[-1] for _, distances in ways]).shown(),
+        ]
+    halved = [halved_at(series) for series in losses]
+    return [*cells, ", ".join(NONE if step is None else f"{step:.0f}" for step in halved)]
