@@ -171,6 +171,15 @@ def test_capacity_dynamics_are_grouped_by_data_set(tmp_path):
     write_report([run], tmp_path / "report")
 
 
+def test_time_that_has_passed_is_no_curve(tmp_path):
+    run = make_run(tmp_path / "run")
+    entries = [{"step": step, "loss": 1.0, "windows_per_second": 9.0, "seconds": 2.0 * step} for step in (1, 2)]
+    (run / "metrics.jsonl").write_text("".join(json.dumps(entry) + "\n" for entry in entries))
+    text = write_report([run], tmp_path / "report").read_text()
+    assert 'alt="windows per second"' in text
+    assert 'alt="seconds"' not in text
+
+
 def test_values_that_are_no_numbers_are_left_out(tmp_path):
     run = make_run(tmp_path / "run")
     (run / "metrics.jsonl").write_text('{"step": 1, "loss": NaN}\n{"step": 2, "loss": 3.0, "ends": true}\n')

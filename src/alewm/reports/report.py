@@ -172,7 +172,8 @@ def _curves(runs: Sequence[Run], shelf: _Shelf) -> str:
     curves: dict[str, dict[int, Series]] = {}
     for index, run in enumerate(runs):
         for name, series in run.scalars().items():
-            if "q" not in name.split("/")[:-1]:
+            # q has a figure of its own; time that has passed is a line, and windows per second say more.
+            if "q" not in name.split("/")[:-1] and name != "seconds":
                 curves.setdefault(name, {})[index] = series
     # Losses first: they are what one looks for.
     ordered = sorted(curves, key=lambda name: ("loss" not in name, name))
