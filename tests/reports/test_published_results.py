@@ -162,6 +162,10 @@ def test_scales_are_never_mixed(published):
     assert scales == [(9000, 5e-5), (4500, 2e-4), (4500, 5e-5), (4500, 5e-5)]
     assert len({scale.slug for scale in read_published(results)}) == 4
     assert page_of(results).count("## TwoRoom") == 4
+    # Equal headings have anchors of their own, numbered as GitHub does.
+    title = "TwoRoom, ViT-Tiny, 4,500 updates at 5e-5"
+    for number in ("", "-1"):
+        assert f"- [{title}](#tworoom-vit-tiny-4500-updates-at-5e-5{number})" in page_of(results)
 
 
 def test_the_contents_link_to_every_heading():

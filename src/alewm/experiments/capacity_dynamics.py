@@ -9,7 +9,7 @@ from alewm.experiments.framework.choice import TASK_TITLES, Choice
 from alewm.experiments.framework.experiment import Drawing, Experiment, Outcome, Recipe
 from alewm.experiments.framework.results import Results
 from alewm.experiments.framework.run import Run
-from alewm.experiments.framework.training_path import Dynamics
+from alewm.experiments.framework.training_path import Dynamics, starting_at
 from alewm.experiments.framework.work import Training
 from alewm.experiments.presets import SEEDS
 from alewm.presentation.panels import panel_grid
@@ -50,11 +50,8 @@ def q_over_training(run: Run, results: Results) -> Dynamics:
     """Mean q of each capacity at step 0, where it equals the prior, and at every logged step."""
     model, entries = run.config.model, results.metrics(run, "train")
     prior = capacity_prior(model.support, model.prior_degree, model.prior).tolist()
-    steps = [0.0, *(float(entry["step"]) for entry in entries)]
-    return {
-        k: (steps, [first, *(float(entry[f"q/{k}"]) for entry in entries)])
-        for k, first in zip(model.capacities, prior, strict=True)
-    }
+    steps = [float(entry["step"]) for entry in entries]
+    return starting_at(prior, {k: (steps, [float(entry[f"q/{k}"]) for entry in entries]) for k in model.capacities})
 
 
 def draw_dynamics(dynamics: Sequence[tuple[str, Dynamics]]) -> Draw:

@@ -15,7 +15,7 @@ from alewm.experiments.framework.choice import DEGREE, TASK_TITLES, Choice
 from alewm.experiments.framework.experiment import Drawing, Experiment, Outcome, Recipe, Stage
 from alewm.experiments.framework.results import Results
 from alewm.experiments.framework.run import Run
-from alewm.experiments.framework.training_path import Dynamics
+from alewm.experiments.framework.training_path import Dynamics, starting_at
 from alewm.experiments.framework.work import Evaluation, Training
 from alewm.experiments.presets import MIXED, MIXED_SELECTED
 from alewm.presentation.panels import panel_grid
@@ -68,14 +68,12 @@ def mean_q_over_training(runs: Sequence[Run], data_set: str, results: Results) -
     model = runs[0].config.model
     prior = capacity_prior(model.support, model.prior_degree, model.prior).tolist()
     logs = [results.metrics(run, "train") for run in runs]
-    steps = [0.0, *(float(entry["step"]) for entry in logs[0])]
-    return {
-        k: (
-            steps,
-            [first, *(Spread.of([entry[f"q/{data_set}/{k}"] for entry in at]).mean for at in zip(*logs, strict=True))],
-        )
-        for k, first in zip(model.capacities, prior, strict=True)
+    steps = [float(entry["step"]) for entry in logs[0]]
+    means = {
+        k: [Spread.of([entry[f"q/{data_set}/{k}"] for entry in at]).mean for at in zip(*logs, strict=True)]
+        for k in model.capacities
     }
+    return starting_at(prior, {k: (steps, values) for k, values in means.items()})
 
 
 def _success_table(

@@ -18,7 +18,7 @@ from alewm.evaluation.settings import EvaluationSettings
 from alewm.evaluation.statistics import Spread
 from alewm.experiments.framework.choice import TASK_TITLES
 from alewm.experiments.framework.run import OBSERVED
-from alewm.experiments.framework.training_path import Dynamics
+from alewm.experiments.framework.training_path import Dynamics, starting_at
 from alewm.files import read_json
 from alewm.natural_order import natural_order
 from alewm.presentation.numbers import scientific
@@ -128,10 +128,7 @@ class PublishedRun:
         support = CapacitySupport(tuple(model["capacities"]))
         prior = capacity_prior(support, model["prior_degree"], model.get("prior", "ranks")).tolist()
         logged = self.run.capacity_dynamics()[""]
-        return {
-            k: ([0.0, *logged[k][0]], [float(first), *logged[k][1]])
-            for k, first in zip(model["capacities"], prior, strict=True)
-        }
+        return starting_at(prior, {k: logged[k] for k in model["capacities"]})
 
     @cached_property
     def fields(self) -> dict[str, Any]:

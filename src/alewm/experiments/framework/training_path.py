@@ -2,6 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 
+import torch
+
+from alewm.evaluation.capacity_use import total_variation
 from alewm.evaluation.statistics import Spread
 from alewm.presentation.series import Series
 from alewm.presentation.tables import NONE
@@ -20,11 +23,18 @@ Dynamics = Mapping[int, Series]
 """Steps and mean q of each capacity; at the first step it is the prior."""
 
 
+def starting_at(prior: Sequence[float], logged: Mapping[int, Series]) -> Dynamics:
+    """What was `logged` of each capacity, in their order, with the prior before it."""
+    return {
+        k: ([0.0, *steps], [first, *values]) for first, (k, (steps, values)) in zip(prior, logged.items(), strict=True)
+    }
+
+
 def distance_from_prior(dynamics: Dynamics) -> Series:
     """Steps, and at each the total variation between mean q and the prior."""
     steps = next(iter(dynamics.values()))[0]
-    of_capacities = [values for _, values in dynamics.values()]
-    return steps, [sum(abs(values[i] - values[0]) for values in of_capacities) / 2 for i in range(len(steps))]
+    q = torch.tensor([values for _, values in dynamics.values()], dtype=torch.float64).T
+    return steps, total_variation(q, q[0]).tolist()
 
 
 def farthest(series: Series) -> tuple[float, float]:
