@@ -134,12 +134,17 @@ def test_titles_of_panels_fit_them(published, tmp_path):
     assert lines[-1].split() == ["seed", "=", "3073"]
 
 
+def impose(published, name, *ks, **changes):
+    for k in ks:
+        results = published(name, evaluation=f"capacity-{k}", **{"evaluated.planning.capacity": str(k)}, **changes)
+    return results
+
+
 def test_data_that_published_numbers_are_not_about_are_named_in_every_caption(published, tmp_path):
     results = published(
         "ours", config={"task": "push-t"}, replay_success_rate=0.995, replay_success_rate_nontrivial=0.9
     )
-    for k in (8, 64):
-        published("ours", evaluation=f"capacity-{k}", **{"evaluated.planning.capacity": str(k)})
+    impose(published, "ours", 8, 32, 64)
     published("ours", evaluation="validation", **{"evaluated.split": "validation"})
     text, figures = results_page(results, tmp_path / "results.md")
     note = "Data of our own expert, not the published demonstrations: not comparable with published figures."
@@ -181,28 +186,46 @@ def test_the_contents_link_to_every_heading():
 
 
 def test_imposed_capacities_and_other_settings_have_tables(published):
-    for k, rate, interval in ((8, 0.99, [0.9, 1.0]), (64, 0.5, [0.4, 0.6])):
+    for k, rate, interval in ((8, 0.99, [0.9, 1.0]), (32, 0.6, [0.5, 0.7]), (64, 0.5, [0.4, 0.6])):
         changes = {"evaluated.planning.capacity": str(k), "success_rate": rate, "interval": interval}
         published("alewm", evaluation=f"capacity-{k}", **changes)
     results = published("alewm", evaluation="validation", **{"evaluated.split": "validation", "success_rate": 0.7})
     text, figures = results_page(results, results.parent / "page.md")
-    assert "| k = 8 | k = 64 | as chosen |" in text
-    assert "| 99.0 (90.0 to 100.0), one seed | 50.0 (" in text
+    assert "| k = 8 | k = 32 | k = 64 | as chosen |" in text
+    assert "| 99.0 (90.0 to 100.0), one seed | 60.0 (" in text
     assert "| validation | 200 | ALeWM | 192 |" in text
     (sweep,) = [figure for figure in figures if figure.name.endswith("-capacities")]
-    imposed = [[8.0, 0.0, 99.0, 90.0, 100.0], [64.0, 0.0, 50.0, 40.0, 60.0]]
+    imposed = [[8.0, 0.0, 99.0, 90.0, 100.0], [32.0, 0.0, 60.0, 50.0, 70.0], [64.0, 0.0, 50.0, 40.0, 60.0]]
     assert sweep.data == [["ALeWM, d = 192", [*imposed, [8.0, 0.0, 98.5, 95.7, 99.5]]]]
 
 
+def sweeps(results):
+    _, figures = results_page(results, results.parent / "page.md")
+    return [figure.data for figure in figures if figure.name.endswith("-capacities")]
+
+
 def test_imposed_and_chosen_capacities_are_compared_on_the_same_seeds(published):
-    published("swept", evaluation="capacity-8", **{"evaluated.planning.capacity": "8"})
-    published("swept", evaluation="capacity-64", **{"evaluated.planning.capacity": "64"})
+    impose(published, "swept", 8, 32, 64)
     results = published("other", config={"training.seed": 9}, success_rate=0.1)
-    text, figures = results_page(results, results.parent / "page.md")
     chosen = "98.5 (95.7 to 99.5), one seed | 8.00 |"
-    assert [line for line in text.splitlines() if line.endswith(chosen) and "| 3073 |" in line]
-    (sweep,) = [figure for figure in figures if figure.name.endswith("-capacities")]
-    assert sweep.data[0][1][-1] == [8.0, 0.0, 98.5, 95.7, 99.5]
+    assert [line for line in page_of(results).splitlines() if line.endswith(chosen) and "| 3073 |" in line]
+    (sweep,) = sweeps(results)
+    assert sweep[0][1][-1] == [8.0, 0.0, 98.5, 95.7, 99.5]
+
+
+def test_a_curve_has_the_same_seeds_at_every_point(published):
+    """A seed on which fewer capacities were imposed would make some points a mean of two and others of one."""
+    impose(published, "swept", 8, 32, 64)
+    results = impose(published, "ends", 8, 64, config={"training.seed": 9}, success_rate=0.1)
+    (sweep,) = sweeps(results)
+    assert {point[2] for point in sweep[0][1]} == {98.5}
+    assert " ± " in next(line for line in page_of(results).splitlines() if "| 98.5 (95.7 to 99.5), one seed | " in line)
+
+
+def test_two_imposed_capacities_are_no_curve(published):
+    results = impose(published, "ends", 8, 64)
+    assert "| k = 8 | k = 64 | as chosen |" in page_of(results)
+    assert sweeps(results) == []
 
 
 def test_a_page_without_the_paper_s_table_has_no_column_for_it(published):

@@ -22,6 +22,8 @@ TITLE_WIDTH = 34
 """Characters of a line above a small panel."""
 _COLORS = {"alewm": 0, "lewm": 1}
 _COLOR_OF_OTHERS = 2
+FEWEST_CAPACITIES = 3
+"""Imposed capacities that make a curve; two are left to the table."""
 MOST_POINTS = 50
 """Points of a curve of q; more cannot be told apart in a small panel."""
 
@@ -79,7 +81,8 @@ def success_figure(scale: Scale) -> ResultFigure | None:
 
 def sweep_figure(scale: Scale) -> ResultFigure | None:
     """Success against imposed capacity beside the operating point of the same seeds; None where no run has both."""
-    shown = [each for each in with_fixed_capacities(scale) if len(fixed_capacities(each)) > 1 and each.evaluated()]
+    shown = [each for each in map(_most_swept, with_fixed_capacities(scale)) if each.evaluated()]
+    shown = [each for each in shown if len(fixed_capacities(each)) >= FEWEST_CAPACITIES]
     if not shown:
         return None
     curves = [
@@ -97,6 +100,13 @@ def sweep_figure(scale: Scale) -> ResultFigure | None:
         "bars are SEM, or for one seed the 95 % interval."
     )
     return ResultFigure(f"{scale.slug}-capacities", caption, data, success_curves(curves, "as chosen"))
+
+
+def _most_swept(configuration: Configuration) -> Configuration:
+    """Its runs on which most capacities were imposed, the same on each: points of other seeds make no curve."""
+    capacities = {run.seed: fixed_capacities(Configuration((run,))).keys() for run in configuration.runs}
+    most = max(capacities.values(), key=len)
+    return Configuration(tuple(run for run in configuration.runs if capacities[run.seed] == most))
 
 
 def _interval(configuration: Configuration, settings: str = "") -> list[float]:
