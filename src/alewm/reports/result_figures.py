@@ -16,7 +16,7 @@ from alewm.presentation.theme import Draw, Theme
 from alewm.reports.configuration_names import full_names
 from alewm.reports.figures import capacity_bands
 from alewm.reports.published import Configuration, PublishedRun, Scale
-from alewm.reports.result_tables import fixed_capacities, with_fixed_capacities
+from alewm.reports.result_tables import fixed_capacities, imposed_on, with_fixed_capacities
 
 TITLE_WIDTH = 34
 """Characters of a line above a small panel."""
@@ -104,9 +104,8 @@ def sweep_figure(scale: Scale) -> ResultFigure | None:
 
 def _most_swept(configuration: Configuration) -> Configuration:
     """Its runs on which most capacities were imposed, the same on each: points of other seeds make no curve."""
-    capacities = {run.seed: fixed_capacities(Configuration((run,))).keys() for run in configuration.runs}
-    most = max(capacities.values(), key=len)
-    return Configuration(tuple(run for run in configuration.runs if capacities[run.seed] == most))
+    most = max(map(imposed_on, configuration.runs), key=len)
+    return Configuration(tuple(run for run in configuration.runs if imposed_on(run) == most))
 
 
 def _interval(configuration: Configuration, settings: str = "") -> list[float]:

@@ -11,7 +11,10 @@ from alewm.files import read_json
 from alewm.natural_order import natural_order
 from alewm.presentation.tables import NONE, Cell, Row, Table
 from alewm.reports.configuration_names import COLUMNS, TITLES, backbone, method_of, named_columns
-from alewm.reports.published import Configuration, Scale
+from alewm.reports.published import Configuration, PublishedRun, Scale
+
+_IMPOSED = re.compile(r"capacity-(\d+)")
+"""Names of evaluations with a capacity that was imposed."""
 
 
 def success_cell(configuration: Configuration, name: str = "success_rate", settings: str = "") -> Cell:
@@ -69,13 +72,17 @@ def sweep_table(scale: Scale, caption: str) -> Table | None:
 
 def with_fixed_capacities(scale: Scale) -> list[Configuration]:
     """Those runs on which some capacity was imposed: imposed and chosen capacities are compared on them."""
-    return scale.only(lambda run: len(fixed_capacities(Configuration((run,)))) > 0)
+    return scale.only(lambda run: len(imposed_on(run)) > 0)
+
+
+def imposed_on(run: PublishedRun) -> set[int]:
+    """The capacities that were imposed on planning with it."""
+    return {int(found[1]) for name in run.evaluations if (found := _IMPOSED.fullmatch(name))}
 
 
 def fixed_capacities(configuration: Configuration) -> dict[int, Spread]:
     """Success by the capacity that was imposed on planning."""
-    names = {name for run in configuration.runs for name in run.evaluations}
-    ks = sorted(int(found[1]) for name in names if (found := re.fullmatch(r"capacity-(\d+)", name)))
+    ks = sorted({k for run in configuration.runs for k in imposed_on(run)})
     return {k: configuration.spread("success_rate", f"capacity-{k}") for k in ks}
 
 
@@ -86,7 +93,7 @@ def settings_table(scale: Scale, caption: str) -> Table | None:
         for settings in sorted(
             {settings for run in each.runs for settings in run.evaluations if settings}, key=natural_order
         ):
-            if not re.fullmatch(r"capacity-\d+", settings):
+            if not _IMPOSED.fullmatch(settings):
                 results = each.evaluated(settings)
                 cells = [success_cell(each, settings=settings), success_cell(each, "success_rate_nontrivial", settings)]
                 capacity = each.spread("mean_capacity", settings).shown()
