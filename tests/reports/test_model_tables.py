@@ -132,8 +132,30 @@ def test_damaged_latents_are_refused(published):
     results = published("damaged")
     path = results / "here/damaged/latent.csv"
     path.write_text(path.read_text().rpartition(",")[0])
-    with pytest.raises(InputError, match=r"latent.csv has a row without its two numbers"):
+    with pytest.raises(InputError, match=r"latent.csv, row 192, has no number for prior_survival"):
         read_published(results)
+
+
+@pytest.mark.parametrize(
+    ("damaged", "message"),
+    [
+        (lambda text: text.partition("\n")[2], "row 1, has no number for step"),
+        (lambda text: "", "lacks q of some capacities"),
+        (lambda text: text.partition("\n")[0], "lacks q of some capacities"),
+        (lambda text: text.replace("q/16", "q/17"), "lacks q of some capacities"),
+        (
+            lambda text: "\n".join([*text.splitlines()[:3], "100,train,0.5,0.1,0.1,0.2,0.3,0.4"]),
+            "lacks q of some capacities",
+        ),
+        (lambda text: text.replace("\n", "\n" + "1," * 99, 1), "is not a table of comma-separated values"),
+    ],
+)
+def test_damaged_metrics_are_refused(published, damaged, message):
+    results = published("damaged")
+    path = results / "here/damaged/metrics.csv"
+    path.write_text(damaged(path.read_text()))
+    with pytest.raises(InputError, match=f"metrics.csv.* {message}"):
+        page_of(results)
 
 
 def test_what_q_and_prediction_did_on_the_way_is_in_a_table(published):

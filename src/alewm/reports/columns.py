@@ -2,11 +2,12 @@
 
 import csv
 import io
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from alewm.errors import InputError
+from alewm.runs.metrics import is_number
 
 
 def rounded(value: Any) -> str:
@@ -27,13 +28,17 @@ def csv_text(rows: Iterable[Mapping[str, Any]]) -> str:
     return buffer.getvalue()
 
 
-def read_csv(path: Path) -> list[dict[str, Any]]:
-    """The rows of `path`, numbers as numbers; empty cells are left out."""
+def read_csv(path: Path, needed: Collection[str] = ()) -> list[dict[str, Any]]:
+    """The rows of `path`, numbers as numbers; empty cells are left out. Every row has finite numbers in `needed`."""
     try:
         with path.open(encoding="utf-8", newline="") as file:
-            return [{name: _value(text) for name, text in row.items() if text} for row in csv.DictReader(file)]
-    except (UnicodeDecodeError, csv.Error, AttributeError) as error:
+            rows = [{name: _value(text) for name, text in row.items() if text} for row in csv.DictReader(file)]
+    except (UnicodeDecodeError, csv.Error, AttributeError, TypeError) as error:
         raise InputError(f"{path} is not a table of comma-separated values: {error}") from error
+    for number, row in enumerate(rows, 1):
+        if missing := [name for name in needed if not is_number(row.get(name))]:
+            raise InputError(f"{path}, row {number}, has no number for {' and '.join(missing)}. Publish the run again.")
+    return rows
 
 
 def _value(text: str) -> Any:

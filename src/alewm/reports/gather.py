@@ -145,4 +145,4 @@ def _read_if_there(path: Path) -> dict[str, Any]:
 
 def _published_metrics(path: Path) -> list[dict[str, Any]]:
     """What `alewm publish` kept of them."""
-    return read_csv(path) if path.is_file() else []
+    return read_csv(path, needed=["step"]) if path.is_file() else []

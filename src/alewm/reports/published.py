@@ -127,7 +127,10 @@ class PublishedRun:
         model = self.config["model"]
         support = CapacitySupport(tuple(model["capacities"]))
         prior = capacity_prior(support, model["prior_degree"], model.get("prior", "ranks")).tolist()
-        logged = self.run.capacity_dynamics()[""]
+        logged = self.run.capacity_dynamics().get("", {})
+        steps = [logged[k][0] if k in logged else [] for k in model["capacities"]]
+        if not steps[0] or any(each != steps[0] for each in steps):
+            raise InputError(f"{self.run.folder}/metrics.csv lacks q of some capacities. Publish the run again.")
         return starting_at(prior, {k: logged[k] for k in model["capacities"]})
 
     @cached_property
@@ -214,11 +217,7 @@ def _read(folder: Path) -> PublishedRun:
 
 
 def _read_latent(path: Path) -> list[dict[str, Any]]:
-    rows = read_csv(path) if path.is_file() else []
-    for row in rows:
-        if not all(isinstance(row.get(name), int | float) for name in ("masked_variance", "prior_survival")):
-            raise InputError(f"{path} has a row without its two numbers: {row}. Publish the run again.")
-    return rows
+    return read_csv(path, needed=("masked_variance", "prior_survival")) if path.is_file() else []
 
 
 def _settings_name(result: dict[str, Any]) -> str:
