@@ -87,9 +87,9 @@ VARIANTS = {
         tiny="SIGReg, marginal",
         paper_size="ALeWM, SIGReg, marginal, d = 192",
     ),
-    "nested dropout": Places(
-        tiny="nested dropout",
-        paper_size="nested dropout, d = 192",
+    "nested dropout, full target": Places(
+        tiny="nested dropout, full target",
+        paper_size="nested dropout, full target, d = 192",
     ),
     "LeWM": Places(
         tiny="LeWM",
@@ -165,7 +165,7 @@ def test_successes_at_the_paper_s_size_are_those_of_the_page_of_results(name):
 def row_of_results(column: str, name: str) -> dict[str, str]:
     """The row of a variant, by column, in the table of the page of results that has this column."""
     method, is_lewm = VARIANTS[name].paper_size.split(", d = ")[0], name == "LeWM"
-    selector = {"nested dropout": "–", "LeWM": "–", "a slower selector, s_q 0.3": "0.3"}.get(name, "3")
+    selector = {"nested dropout, full target": "–", "LeWM": "–", "a slower selector, s_q 0.3": "0.3"}.get(name, "3")
     settings = [method, "192", "0.09" if is_lewm else "0.3", selector, "–" if is_lewm else "3"]
     tables = [rows(text) for text in RESULTS_SECTION.split("\n\n") if text.startswith("| method")]
     ((head, _, *body),) = [table for table in tables if column in table[0]]

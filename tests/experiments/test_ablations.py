@@ -26,13 +26,15 @@ def test_each_variant_differs_from_alewm_in_one_thing():
     assert sampled == {"objective.method"}
     assert marginal == {"objective.method", "objective.masked_sigreg"}
     # Without a selector there is none to have a learning rate of its own.
-    nested = changed.pop("nested dropout")
+    nested = changed.pop("nested dropout, full target")
     assert nested == {"objective.method", "model.has_selector", "training.optim.selector_multiplier"}
+    assert changed.pop("nested dropout") == nested | {"objective.prediction_target"}
     assert all(len(fields) == 1 for fields in changed.values())
     assert len(set(map(frozenset, changed.values()))) == len(changed) - 1  # two strengths of one KL
     assert {name for name, run in runs.items() if not learns_q(run)} == {
         "q frozen at the prior",
         "nested dropout",
+        "nested dropout, full target",
         "LeWM",
     }
 
@@ -52,7 +54,7 @@ def test_capacities_are_imposed_where_there_is_a_choice():
             imposed.setdefault(work.run.key, []).append(int(work.settings.planning.capacity))
     by_name = {name: imposed.get(variant.runs(PAPER, "two-room", 192)[0].key, []) for name, variant in VARIANTS.items()}
     every = [8, 16, 32, 64, 96, 128, 160, 192]
-    assert by_name.pop("ALeWM") == by_name.pop("nested dropout") == every
+    assert all(by_name.pop(name) == every for name in ("ALeWM", "nested dropout", "nested dropout, full target"))
     assert by_name.pop("LeWM") == []
     assert all(ks == [8, 192] for ks in by_name.values())
 
@@ -81,7 +83,12 @@ def test_the_tables_say_what_run_folders_say(tmp_path_factory):
         sum(abs(1 - v) for v in last["masked_variance"]) / len(last["masked_variance"])
     )
     told = {row[1].text: row[2].text for row in selector.rows}
-    assert {name for name, text in told.items() if text == "–"} == {"q frozen at the prior", "nested dropout", "LeWM"}
+    assert {name for name, text in told.items() if text == "–"} == {
+        "q frozen at the prior",
+        "nested dropout",
+        "nested dropout, full target",
+        "LeWM",
+    }
     nested = next(row for row in capacities.rows if row[1].text == "nested dropout")
     assert "–" not in [cell.text for cell in nested]
     assert [command.split()[1] for command in nested[2].commands] == ["train", "evaluate"] * len(choice.seeds)

@@ -130,6 +130,37 @@ def test_a_prefix_target_counts_active_coordinates_only():
     torch.testing.assert_close(losses.terms["prediction"], torch.stack(per_window).mean().detach())
 
 
+def latent_gradients(target: str, model, noise: StepNoise) -> tuple[torch.Tensor, torch.Tensor]:
+    """The loss of prediction alone, and its gradient to the next latents, which no prediction reads."""
+    encode, given = model.encode, []
+
+    def split_encode(pixels):
+        encoded = encode(pixels)
+        s = encoded.latents.detach()
+        given.append(s[:, -1].clone().requires_grad_())
+        return encoded._replace(latents=torch.cat([s[:, :-1], given[0][:, None]], 1))
+
+    model.encode = split_encode
+    try:
+        config = ObjectiveConfig(prediction_target=target, regularizer_weight=0.0, num_projections=4)
+        total = evaluate(config, model, noise).total
+    finally:
+        del model.encode
+    (gradient,) = torch.autograd.grad(total, given)
+    return total.detach(), gradient
+
+
+def test_a_detached_target_has_no_gradient_beyond_the_prefix_and_the_full_one_within():
+    model, noise = a_model(MODEL).eval(), noise_for(MODEL)
+    active = (chosen_masks(model, noise)[2] @ MASKS).bool()
+    assert active.any(0).all()
+    (full_loss, full), (loss, detached) = (latent_gradients(target, model, noise) for target in ("full", "detached"))
+    torch.testing.assert_close(loss, full_loss, rtol=0, atol=0)
+    torch.testing.assert_close(detached[active], full[active], rtol=0, atol=0)
+    assert full[~active].any()
+    assert not detached[~active].any()
+
+
 def test_the_marginal_variant_of_masked_sigreg_is_the_mixture_against_a_gaussian():
     model = a_model(MODEL)
     losses = evaluate(ObjectiveConfig(method="alewm-sigreg", masked_sigreg="marginal", num_projections=32), model)
@@ -171,6 +202,7 @@ def test_nested_dropout_samples_from_the_prior():
         ({"method": "nested-dropout", "freezes_selector": True}, "freezes_selector has no effect"),
         ({"method": "alewm", "masked_sigreg": "marginal"}, "masked_sigreg has no effect with the method 'alewm'"),
         ({"method": "alewm-sigreg", "directions": "prefixes"}, "directions has no effect with the method 'alewm-s"),
+        ({"method": "lewm", "prediction_target": "detached"}, "prediction_target has no effect with the method 'lewm'"),
         ({"temperature": 0.0}, "temperature must be positive"),
     ],
 )

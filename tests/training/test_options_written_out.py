@@ -1,4 +1,4 @@
-"""Every option of the objective written out: the same loss, and the same gradient to the selector."""
+"""Every option of the objective written out: the same loss, and the same gradient to the selector and the encoder."""
 
 import pytest
 import torch
@@ -25,7 +25,10 @@ def written_out(config: ObjectiveConfig, model, gumbel: torch.Tensor) -> torch.T
     soft = ((log_q + gumbel) / config.temperature).softmax(-1)
     kept = MASKS[(log_q + gumbel).argmax(-1)]
     mask = kept + (soft - soft.detach()) @ MASKS
-    error = (model.predict(s[:, :3] * mask[:, None], WINDOWS.actions) - s[:, 1:]).square()
+    target = s[:, 1:]
+    if config.prediction_target == "detached":
+        target = target * kept[:, None] + (target * (1 - kept[:, None])).detach()
+    error = (model.predict(s[:, :3] * mask[:, None], WINDOWS.actions) - target).square()
     # Which coordinates are compared is no reason to prefer a prefix: their number has no gradient.
     share = kept / kept.sum(-1, keepdim=True) if config.prediction_target == "prefix" else torch.full_like(kept, 1 / 8)
     prediction = (error.mean(1) * share).sum(-1).mean()
@@ -44,6 +47,7 @@ def written_out(config: ObjectiveConfig, model, gumbel: torch.Tensor) -> torch.T
         {},
         {"temperature": 2.0},
         {"prediction_target": "prefix"},
+        {"prediction_target": "detached"},
         {"prior_weight": 2.0},
         {"directions": "prefixes"},
         {"method": "alewm-sigreg", "regularizer_weight": 1.0},
@@ -59,7 +63,8 @@ def test_an_option_changes_what_its_equation_says_and_nothing_else(options):
     found = Objective(config, MODEL)(model, *WINDOWS, StepNoise(gumbel, None), generator(9)).total
     expected = written_out(config, model, gumbel)
     torch.testing.assert_close(found, expected)
-    weights = model.selector.head.weight
-    gradients = [torch.autograd.grad(loss, weights)[0] for loss in (found, expected)]
-    assert gradients[1].abs().max() > 0
-    torch.testing.assert_close(*gradients, rtol=1e-3, atol=1e-3 * float(gradients[1].abs().max()))
+    weights = [model.selector.head.weight, model.projector.narrow.weight]
+    gradients = [torch.autograd.grad(loss, weights) for loss in (found, expected)]
+    for ours, written in zip(*gradients, strict=True):
+        assert written.abs().max() > 0
+        torch.testing.assert_close(ours, written, rtol=1e-3, atol=1e-3 * float(written.abs().max()))

@@ -51,11 +51,12 @@ VARIANTS = {
     "SIGReg, sampled": Variant("alewm-sigreg"),
     "SIGReg, marginal": Variant("alewm-sigreg", {"objective.masked_sigreg": "marginal"}),
     "nested dropout": Variant("nested-dropout"),
+    "nested dropout, full target": Variant("nested-dropout", {"objective.prediction_target": "full"}),
     "LeWM": Variant("lewm"),
 }
 """By what tables call them; the others are compared with the first."""
 
-SWEPT = ("ALeWM", "nested dropout")
+SWEPT = ("ALeWM", "nested dropout", "nested dropout, full target")
 """Planned with every capacity; others with the one they choose, the smallest and the largest."""
 
 

@@ -138,11 +138,11 @@ def as_alewm_sigreg(config: RunConfig) -> RunConfig:
 
 
 def as_nested_dropout(config: RunConfig) -> RunConfig:
-    """The baseline: everything as in `config`, but capacities drawn from the fixed prior and no selector."""
+    """The baseline: as `config`, but capacities come from the fixed prior and the prefix alone is predicted."""
     return replace(
         config,
         model=replace(config.model, has_selector=False),
-        objective=replace(config.objective, method="nested-dropout"),
+        objective=replace(config.objective, method="nested-dropout", prediction_target="prefix"),
         training=replace(config.training, optim=replace(config.training.optim, selector_multiplier=1.0)),
     )
 

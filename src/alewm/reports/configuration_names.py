@@ -60,6 +60,7 @@ def method_of(configuration: Configuration) -> str:
     """Its method, with what was changed about it."""
     objective = configuration.config["objective"]
     prior = configuration.config["model"].get("prior", "ranks")
+    target, is_nested = objective.get("prediction_target", "full"), objective["method"] == "nested-dropout"
     delay = configuration.config["training"]["optim"].get("selector_delay", 0.0)
     notes = {
         f"prior of {prior}": prior != "ranks",
@@ -69,7 +70,9 @@ def method_of(configuration: Configuration) -> str:
         f"KL {objective.get('prior_weight', 0):g} to the prior": objective.get("prior_weight"),
         "marginal": objective["method"] == "alewm-sigreg" and objective.get("masked_sigreg") == "marginal",
         "directions in prefixes": objective.get("directions", "sphere") == "prefixes",
-        "prefix as target": objective.get("prediction_target", "full") != "full",
+        "prefix as target": target == "prefix" and not is_nested,
+        "full target": target == "full" and is_nested,
+        "target detached beyond the prefix": target == "detached",
     }
     return ", ".join([TITLES[objective["method"]], *(note for note, is_true in notes.items() if is_true)])
 

@@ -45,8 +45,9 @@ class ObjectiveConfig:
     """Random directions P of the regularizer."""
     temperature: Positive = TEMPERATURE
     """Temperature η of the straight-through choice."""
-    prediction_target: Literal["full", "prefix"] = "full"
-    """Whether the whole next latent is predicted, or its active prefix only."""
+    prediction_target: Literal["full", "prefix", "detached"] = "full"
+    """What is predicted: the whole next latent, its active prefix only, or the whole with no gradient beyond the
+    active prefix."""
     marginalises_capacity: bool = False
     """Predict at every capacity and weigh by q, instead of sampling one; costs C predictions."""
     prior_weight: NotNegative = 0.0
@@ -66,6 +67,10 @@ class ObjectiveConfig:
                     raise InputError(f"{name} has no effect with the method {self.method!r}, which learns no capacity.")
         if self.method != "alewm-sigreg" and self.masked_sigreg != "sampled":
             raise InputError(f"masked_sigreg has no effect with the method {self.method!r}.")
+        if self.method == "lewm" and self.prediction_target != "full":
+            raise InputError(
+                "prediction_target has no effect with the method 'lewm', whose prefix is the whole latent."
+            )
         if self.method != "alewm" and self.directions != "sphere":
             raise InputError(f"directions has no effect with the method {self.method!r}.")
 
@@ -150,12 +155,15 @@ class Objective(nn.Module):
         self, model: WorldModel, s: Tensor, mask: Tensor, actions: Tensor, keep: Tensor | None
     ) -> Float[Tensor, "B"]:
         """The squared error of each window's predictions from the latents its mask leaves."""
-        s_hat = at_least_float32(model.predict(s[:, :-1] * mask[:, None], actions, keep=keep))
-        error = (s_hat - s[:, 1:]).square()
-        if self.config.prediction_target == "full":
-            return error.mean((1, 2))
+        s_hat, target = at_least_float32(model.predict(s[:, :-1] * mask[:, None], actions, keep=keep)), s[:, 1:]
         # The mask only says which coordinates count: a gradient through it would reward short prefixes for being short.
         active = mask.detach()
+        if self.config.prediction_target == "detached":
+            # What lies beyond the prefix is foreseen, but not trained to be foreseeable.
+            target = torch.where(active[:, None] > 0, target, target.detach())
+        error = (s_hat - target).square()
+        if self.config.prediction_target != "prefix":
+            return error.mean((1, 2))
         return (error.mean(1) * active).sum(-1) / active.sum(-1)
 
     def _marginal_prediction(
