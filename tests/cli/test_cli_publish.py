@@ -26,7 +26,15 @@ def evaluated(trained, tmp_path_factory):
         (replace(usual, split="validation"), None),
     ):
         evaluate_run(run, settings, device=torch.device("cpu"), num_animations=0, out=out, is_silent=True)
+    for path in (run / "provenance.json", *run.rglob("result.json")):
+        set_commit(path, "0" * 40)  # whatever this checkout has changed
     return run
+
+
+def set_commit(path, commit):
+    content = json.loads(path.read_text())
+    content.get("made_with", content)["commit"] = commit
+    path.write_text(json.dumps(content))
 
 
 def test_what_is_published_is_small_and_says_nothing_of_this_machine(evaluated, alewm_here, tmp_path):
@@ -60,6 +68,7 @@ def test_an_oscillator_study_is_published_with_its_numbers_and_shown(alewm, alew
     study = "runs/oscillator-short"
     alewm("oscillator", "--methods", "alewm-paper", "--seeds", 0, "--epochs", 1, "--jobs", 1, "--out", study)
     whole = json.loads((tmp_path / study / "result.json").read_text())["runs"]
+    set_commit(tmp_path / study / "provenance.json", "0" * 40)
     alewm_here("publish", study, "--out", "results")
     published = contents(tmp_path / "results/oscillator-short")
     assert set(published) == {"config.json", "provenance.json", "result.json", "table.md"}
@@ -80,6 +89,20 @@ def test_an_oscillator_study_is_published_with_its_numbers_and_shown(alewm, alew
     assert (tmp_path / "docs/results.md").read_text().count(published["table.md"].decode()) == 2
     (tmp_path / study / "table.md").unlink()
     assert "has not finished: repeat its `alewm oscillator`" in refused("publish", study, "--out", "results")
+
+
+@pytest.mark.parametrize("commit", ["0" * 40 + "+changes", None])
+@pytest.mark.parametrize("made", ["provenance.json", "evaluations/*/result.json"])
+def test_numbers_of_code_that_no_commit_has_are_refused_unless_told(
+    evaluated, alewm_here, refused, tmp_path, commit, made
+):
+    run = shutil.copytree(evaluated, tmp_path / "run")
+    set_commit(next(run.glob(made)), commit)
+    assert f"no commit has (its commit is {commit or 'unknown'})" in refused("publish", run, "--out", "results")
+    assert not (tmp_path / "results").exists()
+    alewm_here("publish", run, "--out", "results", "--allow-changes")
+    found = [json.loads(path.read_text()) for path in (tmp_path / "results").rglob("*.json")]
+    assert commit in [each.get("made_with", each).get("commit", "") for each in found]
 
 
 def test_another_run_of_the_same_name_is_refused(evaluated, alewm_here, refused, tmp_path):

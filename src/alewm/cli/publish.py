@@ -21,6 +21,8 @@ class Publish:
     out: Annotated[Path, tyro.conf.arg(aliases=("--to",))]
     """The folder for them, for example results/two-room-short, and results itself for a study; each gets a folder of
     its name in it."""
+    allow_changes: bool = False
+    """Also take runs whose code no commit has, as their provenance says."""
 
     def run(self) -> None:
         """Copies, and prints the size and the folders."""
@@ -29,7 +31,7 @@ class Publish:
 
         if not self.runs:
             raise InputError("Name at least one run folder: alewm publish RUN --out results/NAME.")
-        published = publish_runs(self.runs, self.out)
+        published = publish_runs(self.runs, self.out, allow_changes=self.allow_changes)
         for path in published.left_out:
             print(f"left out, too large: {path} ({path.stat().st_size:,} bytes)", file=sys.stderr)
         print(f"{len(published.folders)} runs, {published.num_bytes:,} bytes")

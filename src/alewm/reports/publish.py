@@ -23,6 +23,7 @@ from alewm.reports.columns import csv_text
 from alewm.reports.gather import read_run
 from alewm.reports.publish_study import check_study_finished, is_study, publish_study
 from alewm.runs.portable import portable
+from alewm.runs.provenance import clean_commit
 
 MOST_TRAINING_LINES = 100
 """Lines of metrics kept per kind; of longer logs every n-th, the last always."""
@@ -42,17 +43,19 @@ class Published:
     """Measurements too large to be published."""
 
 
-def publish_runs(runs: Sequence[Path], out: Path) -> Published:
+def publish_runs(runs: Sequence[Path], out: Path, *, allow_changes: bool = False) -> Published:
     """Every one of `runs` published to a folder of its name below `out`; repeating it changes nothing.
 
     All are checked before anything is written: unfinished runs, runs without an evaluation and folders that hold
-    another run are refused.
+    another run are refused; so are, unless `allow_changes`, numbers from code that no commit has.
     """
     names = [run.resolve().name for run in runs]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise InputError(f"Two of the runs are called {', '.join(twice)}; rename a folder, or publish them apart.")
     for run, name in zip(runs, names, strict=True):
         _check_finished(run)
+        if not allow_changes:
+            _check_commits(run)
         _check_place(run, out / name)
     left_out = [path for run, name in zip(runs, names, strict=True) for path in _publish(run, out / name)]
     folders = tuple(out / name for name in names)
@@ -88,6 +91,20 @@ def _check_finished(run: Path) -> None:
         raise InputError(f"{run} learned from several data sets, which the page of results has no table for yet.")
     if "evaluated" not in result and not _evaluations(run):
         raise InputError(f"{run} has not been evaluated: `alewm evaluate {run}` first.")
+
+
+def _check_commits(run: Path) -> None:
+    """Refuses numbers whose code cannot be looked up: what trained `run`, evaluated it and measured on it."""
+    results = [run / "result.json", *(folder / "result.json" for folder in _evaluations(run))]
+    results += sorted((run / "measurements").glob("*.json"))
+    made_with = {path: read_if_there(path).get("made_with") for path in results}
+    made_with = {run / "provenance.json": read_json(run / "provenance.json")} | made_with
+    for path, made in made_with.items():
+        if made is not None and clean_commit(made) is None:
+            raise InputError(
+                f"{path} comes from code that no commit has (its commit is {made.get('commit') or 'unknown'}), so its "
+                f"numbers cannot be repeated. Make it again from a clean commit, or publish it with --allow-changes."
+            )
 
 
 def _check_place(run: Path, place: Path) -> None:

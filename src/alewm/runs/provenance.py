@@ -1,9 +1,12 @@
 """Where and with what a run was made."""
 
+import os
 import platform
+import re
 import shlex
 import subprocess
 import sys
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -13,13 +16,19 @@ import alewm
 from alewm.workers import num_available_cores
 
 _PACKAGES = ("torch", "numpy", "h5py", "gymnasium", "safetensors", "mujoco", "dm_control", "ogbench", "pymunk")
+_CODE = ("src", "lab")
+"""Where the code is in a checkout."""
+_COMMIT = re.compile("[0-9a-f]{40}")
+
+CHANGES = "+changes"
+"""The end of a commit whose code was changed before it ran."""
 
 
 def provenance() -> dict[str, Any]:
     """Versions, commit, hardware and command, as plain JSON values."""
     return {
         "alewm": alewm.__version__,
-        "commit": _commit(),
+        "commit": code_commit(Path(alewm.__file__).resolve().parents[2]),
         "command": _command(),
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
         "python": platform.python_version(),
@@ -44,17 +53,31 @@ def _version(package: str) -> str | None:
         return None
 
 
-def _commit() -> str | None:
-    """The commit of the checkout this package runs from, with a mark if it has changes; None outside of one."""
-    root = Path(alewm.__file__).resolve().parents[2]
+def clean_commit(made_with: Mapping[str, Any]) -> str | None:
+    """The commit that has the code of a provenance; None where it is unknown or the code was changed since."""
+    commit = made_with.get("commit")
+    return commit if isinstance(commit, str) and _COMMIT.fullmatch(commit) else None
+
+
+def code_commit(root: Path) -> str | None:
+    """The commit of the checkout at `root`, with a mark if its code has changes; None where nothing tells.
+
+    A copy of the tree without its history has the commit that the variable ALEWM_COMMIT names.
+    """
     if not (root / ".git").exists():
-        return None
+        told = os.environ.get("ALEWM_COMMIT", "")
+        return told if _COMMIT.fullmatch(told) else None
     try:
-        head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=root, capture_output=True, text=True, check=True)
-        dirty = subprocess.run(["git", "status", "--porcelain"], cwd=root, capture_output=True, text=True, check=True)
+        head = _git(root, "rev-parse", "HEAD")
+        changed = _git(root, "status", "--porcelain", "--", *_CODE)  # a note or a figure beside it changes no number
     except (OSError, subprocess.CalledProcessError):
         return None
-    return head.stdout.strip() + ("+changes" if dirty.stdout.strip() else "")
+    return head + (CHANGES if changed else "")
+
+
+def _git(root: Path, *arguments: str) -> str:
+    done = subprocess.run(["git", *arguments], cwd=root, capture_output=True, text=True, check=True)
+    return done.stdout.strip()
 
 
 def _processor() -> str:
