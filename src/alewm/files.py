@@ -1,12 +1,22 @@
-"""Writing so that a kill never leaves half a file, and reading so that a damaged one is named."""
+"""Writing so that a kill never leaves half a file, and reading so that a damaged one is named.
 
+A file is written under a draft's name, flushed to the disk, and then renamed. A killed process leaves its draft behind;
+the next one that writes to the same folder removes it. The lock on a draft says whether its process still lives.
+"""
+
+import errno
 import json
 import os
-import tempfile
+import secrets
+import sys
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from alewm.errors import InputError
+
+_DRAFT = ".alewm-partial"
+"""How the names of drafts end, so that nothing else is ever taken for one."""
 
 
 def write_text(path: Path, text: str) -> None:
@@ -16,18 +26,88 @@ def write_text(path: Path, text: str) -> None:
 
 def write_bytes(path: Path, content: bytes) -> None:
     """Replaces `path` by `content` in one step."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, fresh = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(fresh).chmod(0o644)
-        Path(fresh).replace(path)
-    except BaseException:
-        Path(fresh).unlink(missing_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        remove_drafts(path.parent)
+        with _new_draft(path.parent) as file:
+            draft = Path(file.name)
+            try:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+                if sys.platform == "win32":  # no open file can be renamed there
+                    file.close()
+                draft.replace(path)
+            except BaseException:
+                draft.unlink(missing_ok=True)
+                raise
+        flush_folder(path.parent)
+    except OSError as error:
+        error.filename = str(path)  # what was asked for, not its draft; a failed write names no file at all
         raise
+
+
+def remove_drafts(folder: Path) -> None:
+    """Removes what killed processes left in `folder` by `write_bytes`; drafts of living ones stay."""
+    with os.scandir(folder) as entries:
+        drafts = [Path(entry.path) for entry in entries if entry.name.startswith(".") and entry.name.endswith(_DRAFT)]
+    for draft in drafts:
+        with suppress(OSError):  # another process was faster, or it is another user's
+            descriptor = os.open(draft, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0))
+            try:
+                if try_lock(descriptor):
+                    draft.unlink()
+            finally:
+                os.close(descriptor)
+
+
+def _new_draft(folder: Path) -> BinaryIO:
+    while True:
+        path = folder / f".{secrets.token_hex(6)}{_DRAFT}"
+        file = path.open("xb")
+        if try_lock(file.fileno()) is not False and is_still_at(path, file.fileno()):
+            return file
+        file.close()  # another process took it for an abandoned one before it was locked
+
+
+def try_lock(descriptor: int) -> bool | None:
+    """Whether this process has the open file for itself now; None where no locks exist (Windows, some networks).
+
+    The operating system lets go of the lock when the process ends, however that happens.
+    """
+    if sys.platform == "win32":
+        return None
+    import fcntl
+
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return None
+    return True
+
+
+def is_still_at(path: Path, descriptor: int) -> bool:
+    """Whether `path` is the open file, not one that took its place."""
+    try:
+        return os.path.samestat(path.stat(follow_symlinks=False), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
+
+
+def flush_folder(path: Path) -> None:
+    """Puts the names in a folder onto the disk: until then, a power cut may take back what was renamed or removed."""
+    if sys.platform == "win32":  # where folders cannot be opened
+        return
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # of file systems that do this by themselves
+            raise
+    finally:
+        os.close(descriptor)
 
 
 def write_json(path: Path, value: Any) -> None:

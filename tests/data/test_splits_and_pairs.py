@@ -1,7 +1,7 @@
 import errno
 import json
-import tempfile
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 import pytest
@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from toy_episodes import write_tape
 
+from alewm import files
 from alewm.data.pairs import draw_pairs, load_or_draw_pairs
 from alewm.data.splits import Splits, held_out_counts, load_or_make_splits, split_by_episode, split_by_family
 from alewm.data.store import EpisodeStore
@@ -99,16 +100,16 @@ def test_a_damaged_sidecar_is_refused(tmp_path: Path, text: str, message: str) -
 
 
 def test_a_folder_that_cannot_be_written_is_left_by_a_link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    locked, open_draft = tmp_path / "locked", tempfile.mkstemp
+    locked, new_draft = tmp_path / "locked", files._new_draft
     locked.mkdir()
     data = write_tape(locked / "a.h5", [30] * 5)
 
-    def open_unless_locked(*, dir: Path, prefix: str) -> tuple[int, str]:
-        if dir == locked:  # a mode of the folder would not keep a superuser from writing
-            raise PermissionError(errno.EACCES, "Permission denied", prefix)
-        return open_draft(dir=dir, prefix=prefix)
+    def open_unless_locked(folder: Path) -> BinaryIO:
+        if folder == locked:  # a mode of the folder would not keep a superuser from writing
+            raise PermissionError(errno.EACCES, "Permission denied", str(folder))
+        return new_draft(folder)
 
-    monkeypatch.setattr(tempfile, "mkstemp", open_unless_locked)
+    monkeypatch.setattr(files, "_new_draft", open_unless_locked)
     with EpisodeStore.open(data) as store:
         with pytest.raises(InputError, match=r"locked/a\.h5 cannot be written.*Make a link"):
             load_or_make_splits(store)

@@ -2,6 +2,8 @@
 
 import errno
 import json
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 import torch
@@ -10,7 +12,7 @@ from safetensors.torch import load_file
 from alewm.config import differences, from_dict, to_dict
 from alewm.errors import InputError
 from alewm.experiments.oscillator.config import OscillatorRun
-from alewm.files import read_json, write_json
+from alewm.files import _new_draft, read_json, write_json
 from alewm.runs.folder import RunFolder
 from alewm.runs.tensors import save_tensors
 
@@ -30,6 +32,17 @@ def test_provenance_says_where_a_run_was_made(tmp_path):
     recorded = read_json(folder.provenance_path)
     assert {"alewm", "commit", "command", "python", "packages", "cores", "processor", "accelerator"} <= recorded.keys()
     assert "torch" in recorded["packages"]
+
+
+@pytest.mark.parametrize("begun", [".1f.alewm-partial", "provenance.json"])
+def test_a_folder_whose_command_was_stopped_before_its_config_was_written_is_begun_again(tmp_path, begun):
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / begun).write_text("{")
+    RunFolder(run).open({"epochs": 3})
+    assert sorted(path.name for path in run.iterdir()) == ["config.json", "provenance.json"]
+    assert read_json(run / "config.json") == {"epochs": 3}
+    assert "commit" in read_json(run / "provenance.json")
 
 
 def test_a_folder_of_something_else_is_left_alone(tmp_path):
@@ -58,6 +71,26 @@ def test_a_failed_write_keeps_the_old_file_and_leaves_no_litter(tmp_path):
         write_json(path, {"bad": float("nan")})
     assert json.loads(path.read_text()) == {"kept": True}
     assert [p.name for p in tmp_path.iterdir()] == ["result.json"]
+
+
+def test_drafts_of_the_killed_are_removed_and_those_of_the_living_stay(tmp_path):
+    living = _new_draft(tmp_path)
+    _new_draft(tmp_path).close()
+    (tmp_path / ".result.json.swp").write_text("an editor's")
+    write_json(tmp_path / "result.json", {})
+    found = {path.name for path in tmp_path.iterdir()}
+    assert found == {Path(living.name).name, ".result.json.swp", "result.json"}
+    living.close()
+    write_json(tmp_path / "result.json", {})
+    assert {path.name for path in tmp_path.iterdir()} == {".result.json.swp", "result.json"}
+
+
+def test_many_writers_of_one_file_never_lose_a_draft_or_mix(tmp_path):
+    path = tmp_path / "splits.json"
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda each: write_json(path, [each] * 1000), range(200)))
+    assert len(set(read_json(path))) == 1
+    assert [each.name for each in tmp_path.iterdir()] == ["splits.json"]
 
 
 def test_who_reads_while_a_file_is_replaced_reads_the_old_one_to_its_end(tmp_path):

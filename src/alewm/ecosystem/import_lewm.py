@@ -20,6 +20,7 @@ from alewm.errors import InputError
 from alewm.model.lewm_names import from_lewm
 from alewm.model.world_model import WorldModel, WorldModelConfig, build_world_model
 from alewm.runs.folder import RunFolder
+from alewm.runs.lock import only_writer
 from alewm.training.checkpoint import Description, save_weights
 from alewm.training.config import RunConfig
 from alewm.training.data import SPLITS
@@ -80,12 +81,15 @@ def import_lewm(
     }
     described = {**to_dict(run_config), "imported_from": origin, "action_statistics": statistics.to_dict()}
     described["data"] = {name: value for name, value in identity.items() if name != "path"}
-    folder = RunFolder(out, young_defaults(RunConfig)).open(described, data=identity)
-    if data is not None:
-        data.splits.save(out / SPLITS)
-    checkpoint = save_weights(folder.checkpoints, Description(0, run_config, {}, extras), model.state_dict())
-    known = folder.result()
-    folder.finish({**known, "training": {"step": 0, "checkpoint": str(checkpoint.relative_to(out)), **origin}})
+    folder = RunFolder(out, young_defaults(RunConfig))
+    folder.check(described)  # before a lock is put into it
+    with only_writer(out):
+        folder.open(described, data=identity)
+        if data is not None:
+            data.splits.save(out / SPLITS)
+        checkpoint = save_weights(folder.checkpoints, Description(0, run_config, {}, extras), model.state_dict())
+        known = folder.result()
+        folder.finish({**known, "training": {"step": 0, "checkpoint": str(checkpoint.relative_to(out)), **origin}})
     return folder
 
 

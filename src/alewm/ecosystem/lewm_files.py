@@ -11,7 +11,8 @@ from typing import Any
 import torch
 
 from alewm.errors import InputError
-from alewm.files import check_new_folder, read_object, write_bytes, write_json
+from alewm.files import read_object, write_bytes, write_json
+from alewm.runs.lock import new_folder
 from alewm.shapes import Tensor
 
 CONFIG, WEIGHTS = "config.json", "weights.pt"
@@ -45,12 +46,11 @@ def read_lewm(path: Path) -> LeWMFiles:
 
 def write_lewm(folder: Path, config: dict[str, Any], state: dict[str, Tensor]) -> Path:
     """`folder` with config.json and weights.pt, as stable-worldmodel reads them; a folder in use is refused."""
-    check_new_folder(folder)
-    folder.mkdir(parents=True, exist_ok=True)
     buffer = io.BytesIO()
     torch.save(state, buffer)
-    write_bytes(folder / WEIGHTS, buffer.getvalue())
-    write_json(folder / CONFIG, config)
+    with new_folder(folder) as partial:
+        write_bytes(partial / WEIGHTS, buffer.getvalue())
+        write_json(partial / CONFIG, config)
     return folder
 
 

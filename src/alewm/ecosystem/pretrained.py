@@ -29,6 +29,7 @@ from alewm.evaluation.settings import EVALUATIONS, Split
 from alewm.evaluation.travelling_pairs import pairs_name, save_pairs
 from alewm.files import check_new_folder, read_if_there, read_json, write_json, write_text
 from alewm.model.world_model import WorldModel
+from alewm.runs.lock import new_folder
 from alewm.runs.portable import portable
 from alewm.shapes import Tensor
 from alewm.training.checkpoint import Description, load_world_model, read_description, save_weights
@@ -82,16 +83,21 @@ def save_pretrained(run: Path, out: Path, weights: WeightType = "float32") -> Pa
     """The new folder `out` with the newest checkpoint of `run`, ready to be shared."""
     check_new_folder(out)
     shared = SharedRun.of(run, weights)
-    out.mkdir(parents=True, exist_ok=True)
+    with new_folder(out) as partial:
+        fill_pretrained(run, shared, partial, weights, name=out.resolve().name)
+    return out
+
+
+def fill_pretrained(run: Path, shared: SharedRun, out: Path, weights: WeightType, *, name: str) -> None:
+    """All that `run` shares, written to the empty folder `out`; `name` is the title of its card."""
     save_weights(out / "checkpoints", shared.description, _stored(shared.model.state_dict(), weights))
     for path in (path for pattern in _COPIED for path in sorted(run.glob(pattern))):
         shutil.copyfile(path, out / path.name)
     _save_missing_pairs(run, out)
     write_json(out / "result.json", shared.result)
     write_json(out / "provenance.json", shared.provenance)
-    write_text(out / "README.md", shared.card(out.resolve().name, out))
+    write_text(out / "README.md", shared.card(name, out))
     write_json(out / "config.json", read_json(run / "config.json"))  # last: from now on it is a run folder
-    return out
 
 
 def _save_missing_pairs(run: Path, out: Path) -> None:

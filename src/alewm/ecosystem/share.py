@@ -1,16 +1,16 @@
 """A trained model made ready for others: its folder, and its success measured with the very weights that are in it."""
 
-import shutil
 from pathlib import Path
 
 import torch
 
-from alewm.ecosystem.pretrained import SharedRun, WeightType, save_pretrained
+from alewm.ecosystem.pretrained import SharedRun, WeightType, fill_pretrained
 from alewm.errors import InputError
 from alewm.evaluation.environment import task_of
 from alewm.evaluation.run import evaluate_run
 from alewm.evaluation.settings import EvaluationSettings
 from alewm.files import check_new_folder, read_if_there, read_json, write_json, write_text
+from alewm.runs.lock import new_folder
 from alewm.training.checkpoint import read_description
 from alewm.training.data_sets import data_set_of
 from alewm.training.run import latest_checkpoint
@@ -28,14 +28,10 @@ def share_run(run: Path, out: Path, *, weights: WeightType, device: torch.device
     if len(description.config.data_sets) > 1:
         raise InputError(f"{run} learned from several data sets; save it with PretrainedRun (docs/ecosystem.md).")
     task_of(data_set_of(description))
-    partial = out.with_name(f".{out.name}.partial")
-    shutil.rmtree(partial, ignore_errors=True)
-    save_pretrained(run, partial, weights)
-    write_json(partial / "result.json", {"training": read_json(partial / "result.json")["training"]})
-    settings = EvaluationSettings()
-    evaluate_run(partial, settings, device=device, num_animations=num_animations, out=partial)
-    card = SharedRun.of(partial, weights).card(out.resolve().name, partial)
-    write_text(partial / "README.md", card)
-    if out.exists():
-        out.rmdir()  # empty, as was checked
-    return partial.replace(out)
+    title = out.resolve().name
+    with new_folder(out) as partial:
+        fill_pretrained(run, SharedRun.of(run, weights), partial, weights, name=title)
+        write_json(partial / "result.json", {"training": read_json(partial / "result.json")["training"]})
+        evaluate_run(partial, EvaluationSettings(), device=device, num_animations=num_animations, out=partial)
+        write_text(partial / "README.md", SharedRun.of(partial, weights).card(title, partial))
+    return out

@@ -108,7 +108,8 @@ def _check_commits(run: Path) -> None:
 
 
 def _check_place(run: Path, place: Path) -> None:
-    if not place.exists() or not any(place.iterdir()):
+    # Hidden files are drafts of a command that was stopped, or a file manager's.
+    if not place.exists() or all(path.name.startswith(".") for path in place.iterdir()):
         return
     if not (place / "config.json").is_file():
         raise InputError(f"{place} is not empty and holds no published run. Give another folder with --out.")

@@ -41,13 +41,16 @@ def write_results_page(results: Path, out: Path) -> Path:
     """Write the page `out` and its figures from the published runs below `results`; the path of the page."""
     text, figures = results_page(results, out)
     folder = out.parent / FIGURES
-    for old in folder.glob("*.svg"):
-        old.unlink()
+    drawn = set()
     for figure in figures:
         for suffix, content in zip(("", "-dark"), light_and_dark(figure.draw), strict=True):
             # Not the drawing's bytes, which vary with its library, but its data tell whether it is up to date.
-            write_bytes(folder / f"{figure.name}{suffix}.svg", content + f"<!-- data {figure.digest} -->\n".encode())
+            path = folder / f"{figure.name}{suffix}.svg"
+            write_bytes(path, content + f"<!-- data {figure.digest} -->\n".encode())
+            drawn.add(path)
     write_text(out, text)
+    for old in set(folder.glob("*.svg")) - drawn:  # last: an earlier page keeps its figures until the new one is there
+        old.unlink()
     return out
 
 

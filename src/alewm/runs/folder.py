@@ -52,7 +52,11 @@ class RunFolder:
                     f"Give another folder, or the settings of the run that is there."
                 )
             return True
-        if self.path.exists() and any(not path.name.startswith(".") for path in self.path.iterdir()):
+        # Provenance alone was left by a command that was stopped before it wrote the config.
+        begun = {self.provenance_path.name}
+        if self.path.exists() and any(
+            not path.name.startswith(".") and path.name not in begun for path in self.path.iterdir()
+        ):
             raise InputError(
                 f"{self.path} is not empty and holds no config.json: it is not a run folder. Give another."
             )
@@ -66,7 +70,7 @@ class RunFolder:
         if not self.check(config):
             self.path.mkdir(parents=True, exist_ok=True)
             write_json(self.provenance_path, {**provenance(), **made_from})
-            write_json(self.config_path, config)
+            write_json(self.config_path, config)  # last: from now on it is a run folder
         return self
 
     def log(self, **values: Any) -> None:

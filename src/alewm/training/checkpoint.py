@@ -65,7 +65,7 @@ def save_weights(folder: Path, description: Description, state: Mapping[str, Ten
 def _write(folder: Path, description: Description, files: Mapping[str, Mapping[str, Tensor]]) -> Path:
     final = folder / f"step-{description.step:08d}"
     partial = folder / f".{final.name}.partial"
-    shutil.rmtree(partial, ignore_errors=True)
+    remove_leftovers(folder)
     partial.mkdir(parents=True)
     for name, tensors in files.items():
         save_file(_on_cpu(tensors), partial / name)
@@ -100,6 +100,11 @@ def prune_checkpoints(folder: Path, keep: int) -> None:
     """Remove all but the `keep` latest checkpoints, and what an interrupted save left behind."""
     for path in checkpoints_in(folder)[:-keep]:
         _remove(path)
+    remove_leftovers(folder)
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Remove what an interrupted save or removal left below `folder`, which must have no other writer."""
     for leftover in folder.glob(".step-*"):
         shutil.rmtree(leftover)
 

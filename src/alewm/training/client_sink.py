@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from alewm.files import write_text
+
 PROJECT = "alewm"
 _IDENTITY = ".logger-id"
 """A file in the run folder: what makes its name unique, so that a repeated command continues the run it began."""
@@ -30,7 +32,7 @@ class ClientSink:
         # Accounts, servers and offline use are the package's own business, set by its own variables.
         options: dict[str, Any] = {"dir": str(folder), "id": name} if package == "wandb" else {}
         self._client.init(project=PROJECT, name=name, config=dict(config), resume="allow", **options)
-        path.write_text(identity + "\n")
+        write_text(path, identity + "\n")
 
     def write(self, step: int, kind: str, values: Mapping[str, Any]) -> None:
         """Log the numbers, and distributions and pictures if the package has a type for them."""

@@ -20,6 +20,7 @@ from alewm.training.checkpoint import (
     load_checkpoint,
     prune_checkpoints,
     read_description,
+    remove_leftovers,
     save_checkpoint,
 )
 from alewm.training.config import RunConfig
@@ -236,6 +237,7 @@ class Trainer:
             self.step = description.step
         wait_for_all_ranks()
         if this_rank() == 0:
+            remove_leftovers(self.checkpoints)
             furthest_step = self.logbook.rewind(self.step)
             self._latest = self.logbook.latest()
             self._seconds = self._latest.get("train/seconds", 0.0)

@@ -1,6 +1,7 @@
 """The paper's four panels, and a fifth with q over training."""
 
 from collections.abc import Sequence
+from io import BytesIO
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -12,6 +13,7 @@ from matplotlib.figure import Figure
 
 from alewm.experiments.oscillator.config import MAX_WIDTH, TRUE_FACTORS
 from alewm.experiments.oscillator.table import by_setting, title_of
+from alewm.files import write_bytes
 
 Record = dict[str, Any]
 
@@ -48,7 +50,9 @@ def draw(records: Sequence[Record], folder: Path) -> list[Path]:
             _dynamics(dynamics, alewm)
         paths = [folder / "figure.svg", folder / "figure.png"]
         for path in paths:
-            figure.savefig(path, dpi=160, metadata={"Date": None} if path.suffix == ".svg" else None)
+            kind, drawn = path.suffix[1:], BytesIO()
+            figure.savefig(drawn, format=kind, dpi=160, metadata={"Date": None} if kind == "svg" else None)
+            write_bytes(path, drawn.getvalue())
     return paths
 
 
