@@ -3,6 +3,7 @@ import subprocess
 import sys
 import textwrap
 from pathlib import Path
+from stat import S_ISDIR
 
 import h5py
 import numpy as np
@@ -11,6 +12,7 @@ from toy_episodes import FRAME, numbers, random_episodes, tape, write_tape
 
 from alewm.data import schema
 from alewm.data.codec import Compression
+from alewm.data.journal import remove_finished_journal
 from alewm.data.store import EpisodeStore
 from alewm.data.writer import StoreWriter
 from alewm.errors import InputError
@@ -181,6 +183,65 @@ def test_the_writer_refuses_what_does_not_fit(tmp_path: Path) -> None:
         Compression("ztd")
     with pytest.raises(InputError, match="does not exist"):
         StoreWriter(tmp_path / "nowhere" / "b.h5")
+
+
+@pytest.mark.parametrize("zeros", [1, 12, 5000])
+@pytest.mark.parametrize("num_finished", [0, 2])
+def test_zeros_at_the_end_of_a_journal_are_a_power_cut_not_an_episode(
+    tmp_path: Path, num_finished: int, zeros: int
+) -> None:
+    episodes = list(random_episodes(1, range(3)))
+    _begin(tmp_path / "whole.h5", episodes).complete()
+    _begin(tmp_path / "cut.h5", episodes[:num_finished]).abandon()
+    with (tmp_path / "cut.h5.journal").open("ab") as journal:
+        journal.write(bytes(zeros))
+    with StoreWriter(tmp_path / "cut.h5") as writer:
+        assert writer.num_episodes == num_finished
+        for episode in episodes[num_finished:]:
+            writer.append(episode)
+    assert (tmp_path / "cut.h5").read_bytes() == (tmp_path / "whole.h5").read_bytes()
+
+
+@pytest.mark.parametrize("kept", [0, 1, 40])
+def test_a_journal_whose_description_was_cut_or_never_reached_the_disk_begins_anew(tmp_path: Path, kept: int) -> None:
+    StoreWriter(tmp_path / "a.h5").abandon()
+    journal = tmp_path / "a.h5.journal"
+    journal.write_bytes(journal.read_bytes()[:kept] + bytes(100))
+    with StoreWriter(tmp_path / "a.h5") as writer:
+        writer.append(tape(0, 30))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.h5"]
+
+
+def test_a_file_of_ones_own_with_a_journals_name_is_kept(tmp_path: Path) -> None:
+    own = tmp_path / "a.h5.journal"
+    own.write_text("Monday: collected three hours.")
+    with pytest.raises(InputError, match=r"a\.h5\.journal is in the way"):
+        StoreWriter(tmp_path / "a.h5")
+    assert own.read_text() == "Monday: collected three hours."
+    own.unlink()
+    _begin(tmp_path / "a.h5", [tape(0, 30)]).complete()
+    own.write_text("Monday: collected three hours.")
+    remove_finished_journal(own)
+    assert own.exists()
+
+
+def test_a_finished_file_is_on_the_disk_before_its_journal_goes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer, steps = _begin(tmp_path / "a.h5", [tape(0, 30)]), []
+    fsync, replace, unlink = os.fsync, Path.replace, Path.unlink
+    inode = (tmp_path / "a.h5.partial").stat().st_ino
+
+    def flushed(descriptor: int) -> None:
+        of = os.fstat(descriptor)
+        steps.append("file flushed" if of.st_ino == inode else "folder flushed" if S_ISDIR(of.st_mode) else "another")
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", flushed)
+    monkeypatch.setattr(Path, "replace", lambda *paths: [steps.append("named"), replace(*paths)][1])
+    monkeypatch.setattr(Path, "unlink", lambda path: [steps.append(f"removed {path.suffix}"), unlink(path)][1])
+    writer.complete()
+    assert steps == ["file flushed", "named", "folder flushed", "removed .journal"]
 
 
 @pytest.mark.parametrize("torn", [b"", b"half of an episode"])

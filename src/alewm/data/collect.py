@@ -12,6 +12,7 @@ import numpy as np
 
 from alewm.data import schema
 from alewm.data.codec import Compression
+from alewm.data.journal import remove_finished_journal
 from alewm.data.store import EpisodeStore
 from alewm.data.writer import StoreWriter, journal_path, make_record
 from alewm.errors import InputError
@@ -78,7 +79,7 @@ def collect(
         described["filter"] = compression.filter
     if path.exists():
         _check_complete(path, described)
-        journal_path(path).unlink(missing_ok=True)  # left by a kill between naming the file and tidying up
+        remove_finished_journal(journal_path(path))  # left by a kill between naming the file and tidying up
         return path
     with StoreWriter(path, attributes=described, compression=compression) as writer:
         recording = _Recording(source, seed, compression, writer.draw_every)

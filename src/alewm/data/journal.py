@@ -1,12 +1,15 @@
-"""An append-only file of records that survives a kill at any moment.
+"""An append-only file of records that survives a kill at any moment, and a power cut but for the last seconds.
 
 A record is its length, its CRC-32 and its bytes. Reading stops at the first record that is incomplete, and the next
 append overwrites it. HDF5 offers no such promise, so episodes are written here first; see `StoreWriter`.
+
+A killed process loses no record: the operating system has them. A power cut takes what the system had not put onto the
+disk yet. It is told to every `FLUSH_SECONDS`, and what it had not finished is often found as zeros.
 """
 
 import json
 import os
-import sys
+import time
 import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -14,6 +17,10 @@ from typing import Any, BinaryIO
 
 from alewm.config import differences
 from alewm.errors import InputError
+from alewm.files import flush_folder, try_lock
+
+FLUSH_SECONDS = 5.0
+"""The longest that records wait to be put onto the disk while more are appended."""
 
 _PREFIX_BYTES = 12  # length (8) and CRC-32 (4), little endian
 
@@ -33,24 +40,43 @@ class Journal:
 
     def __init__(self, path: Path, description: Mapping[str, Any]) -> None:
         self.path = path
-        description = json.loads(json.dumps(description))
+        first = json.dumps(description).encode()
         self._file: BinaryIO = path.open("a+b")
-        _lock(self._file, path)
-        self._file.seek(0)
-        first = self._next_record()
-        if first is None:
-            self.append(json.dumps(description).encode())
-        elif (found := json.loads(first)) != description:
-            if self._next_record() is None:  # nothing was finished, so there is nothing to lose
-                self._file.truncate(0)
-                self.append(json.dumps(description).encode())
-                return
+        if try_lock(self._file.fileno()) is False:
             self._file.close()
-            lines = "\n  ".join(differences(description, found))
+            raise InputError(f"Another process is writing {path}; wait for it to end, or write to another path.")
+        self._flushed = time.monotonic()
+        self._file.seek(0)
+        try:
+            self._check(sealed(first))
+            found = self._next_record()
+            if found is None:
+                self.append(first)
+            elif json.loads(found) != json.loads(first):
+                self._refuse_others(json.loads(first), json.loads(found))
+                self._file.truncate(0)
+                self.append(first)
+        except BaseException:
+            self._file.close()
+            raise
+
+    def _check(self, first: bytes) -> None:
+        """Refuses a file that is neither a journal nor the beginning of this one: it may be somebody's own."""
+        if not _holds_description(self._file) and not first.startswith(self._file.read().rstrip(b"\0")):
             raise InputError(
-                f"{path} holds the beginning of another file:\n  {lines}\n"
-                f"Repeat the command that began it, write to another path, or delete {path} to start over."
+                f"{self.path} is in the way: while a file is written, its finished episodes are kept under that name. "
+                f"Move it away, or write to another path."
             )
+        self._file.seek(0)
+
+    def _refuse_others(self, asked: dict[str, Any], found: dict[str, Any]) -> None:
+        if self._next_record() is None:
+            return  # nothing was finished, so there is nothing to lose
+        lines = "\n  ".join(differences(asked, found))
+        raise InputError(
+            f"{self.path} holds the beginning of another file:\n  {lines}\n"
+            f"Repeat the command that began it, write to another path, or delete {self.path} to start over."
+        )
 
     def replay(self) -> Iterator[bytes]:
         """Every complete record after the description; afterwards, appending continues behind the last of them."""
@@ -64,8 +90,11 @@ class Journal:
     def append_sealed(self, record: bytes) -> None:
         """Write a record that `sealed` was given, in another process for instance."""
         self._file.write(record)
-        # Handed to the operating system: a killed process loses nothing that was appended.
         self._file.flush()
+        if time.monotonic() - self._flushed >= FLUSH_SECONDS:
+            os.fsync(self._file.fileno())
+            flush_folder(self.path.parent)
+            self._flushed = time.monotonic()
 
     def close(self) -> None:
         """Keep the file, let go of it."""
@@ -78,26 +107,37 @@ class Journal:
 
     def _next_record(self) -> bytes | None:
         start = self._file.tell()
-        prefix = self._file.read(_PREFIX_BYTES)
-        if len(prefix) == _PREFIX_BYTES:
-            length = int.from_bytes(prefix[:8], "little")
-            # Garbage may claim more bytes than there is memory.
-            is_there = length <= os.fstat(self._file.fileno()).st_size - self._file.tell()
-            record = self._file.read(length) if is_there else b""
-            if is_there and zlib.crc32(record) == int.from_bytes(prefix[8:], "little"):
-                return record
-        self._file.seek(start)
-        self._file.truncate()
+        record = _read_record(self._file)
+        if record is None:
+            self._file.seek(start)
+            self._file.truncate()
+        return record
+
+
+def remove_finished_journal(path: Path) -> None:
+    """Removes the journal that a kill left beside a finished file; what is no journal stays."""
+    if path.is_file() and not path.is_symlink():
+        with path.open("rb") as file:
+            is_left = try_lock(file.fileno()) is not False and (_holds_description(file) or not path.stat().st_size)
+        if is_left:
+            path.unlink()
+
+
+def _holds_description(file: BinaryIO) -> bool:
+    """Whether the file begins with the description of a journal; it is back at its start afterwards."""
+    record = _read_record(file)
+    file.seek(0)
+    return record is not None and record[:1] == b"{"
+
+
+def _read_record(file: BinaryIO) -> bytes | None:
+    """The record at the file's position, or None where it is incomplete."""
+    prefix = file.read(_PREFIX_BYTES)
+    if len(prefix) < _PREFIX_BYTES:
         return None
-
-
-def _lock(file: BinaryIO, path: Path) -> None:
-    if sys.platform == "win32":
-        return
-    import fcntl
-
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # let go by the system when the process ends, however it ends
-    except OSError:
-        file.close()
-        raise InputError(f"Another process is writing {path}; wait for it to end, or write to another path.") from None
+    length = int.from_bytes(prefix[:8], "little")
+    # Garbage may claim more bytes than there is memory.
+    is_there = length <= os.fstat(file.fileno()).st_size - file.tell()
+    record = file.read(length) if is_there else b""
+    # No record is empty, but a power cut may leave zeros, and the CRC-32 of nothing is zero.
+    return record if record and zlib.crc32(record) == int.from_bytes(prefix[8:], "little") else None

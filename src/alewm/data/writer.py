@@ -15,6 +15,7 @@ from alewm.data.codec import Compression
 from alewm.data.episodes import RECORD_VERSION, EncodedEpisode, encode_episode, from_bytes, to_bytes
 from alewm.data.journal import Journal, sealed, unsealed
 from alewm.errors import InputError
+from alewm.files import flush_folder
 
 # Version 1.10 of the format has a compact chunk index (25 bytes per frame instead of 60) and opens everywhere today.
 _FORMAT = ("v110", "v110")
@@ -117,7 +118,11 @@ class StoreWriter:
         self._file.attrs[schema.ENCODER_ATTRIBUTE] = self.compression.encoder_in_words
         self._file.attrs[schema.ATTRIBUTES_ATTRIBUTE] = json.dumps(self.attributes, sort_keys=True)
         self._file.close()
-        os.replace(self._partial, self.path)  # noqa: PTH105 (one step, unlike Path.rename on every system)
+        # In this order a power cut finds the journal, or the whole file under its name.
+        with self._partial.open("rb+") as file:
+            os.fsync(file.fileno())
+        self._partial.replace(self.path)
+        flush_folder(self.path.parent)
         self._journal.delete()
         return self.path
 
