@@ -9,6 +9,7 @@ from alewm.capacity.prior import PriorName, capacity_prior
 from alewm.capacity.support import CapacitySupport
 from alewm.precision import at_least_float32, full_precision
 from alewm.regularizers.epps_pulley import discrepancy, global_mean_cf, global_num_samples
+from alewm.regularizers.inputs import check_distribution, check_latents, check_like, check_rows
 from alewm.regularizers.kernels.dispatch import PathName
 from alewm.regularizers.quadrature import EPPS_PULLEY, Quadrature, gaussian_cf, prefix_mixture_target
 from alewm.regularizers.sliced import SlicedRegularizer, along_samples
@@ -35,9 +36,14 @@ def mix_sigreg(
     The empirical characteristic function is marginal over q, so no capacity is sampled:
     φ̂(τ) = 1/N Σ_n Σ_k q(k | w_n) exp(iτ uᵀ M_k s_n). Every pair (sample, capacity) is one weighted sample.
     """
-    num_samples = s.shape[-2]
     with full_precision(s.device):
         s, q, u, prior = (at_least_float32(tensor) for tensor in (s, q, u, prior))
+        check_latents(s)
+        num_samples = s.shape[-2]
+        check_like("q", q, s, (num_samples, len(support)))
+        check_like("prior", prior, s, (len(support),))
+        check_distribution("q", q)
+        check_distribution("prior", prior)
         real, imaginary = global_mean_cf(s, q / num_samples, u, support, quadrature, path)
         knots, ones = quadrature.knots(s), (1,) * (s.ndim - 2)
         if target == "mixture":
@@ -95,7 +101,7 @@ class MixSIGReg(SlicedRegularizer):
         generator: torch.Generator,
     ) -> Float[Tensor, ""]:
         """The statistic over `sample_axis`, which q runs along, averaged over the other axes (frame positions)."""
-        self.support.of_width(s.shape[-1])
+        check_rows("q", q, s, sample_axis, self.support)
         samples, u = self.samples_and_directions(s, sample_axis, generator)
         with full_precision(s.device):
             q = self.prefixes.probabilities(at_least_float32(q))

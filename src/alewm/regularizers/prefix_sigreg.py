@@ -13,6 +13,7 @@ from alewm.capacity.support import CapacitySupport
 from alewm.distributed import mean_across_ranks, num_ranks
 from alewm.precision import at_least_float32, full_precision
 from alewm.regularizers.epps_pulley import discrepancy, global_mean_cf, global_num_samples
+from alewm.regularizers.inputs import check_distribution, check_operands, check_rows
 from alewm.regularizers.kernels.dispatch import PathName
 from alewm.regularizers.quadrature import EPPS_PULLEY, Quadrature, gaussian_cf
 from alewm.regularizers.sliced import SlicedRegularizer, along_samples
@@ -32,6 +33,8 @@ def prefix_sigreg(
     """Σ_k (n_k / B) n_k ∫ w |φ̂_k - φ_N|², for a one-hot choice of capacity per sample."""
     with full_precision(s.device):
         s, choice, u = (at_least_float32(tensor) for tensor in (s, choice, u))
+        check_operands(s, choice, u, support, "choice")
+        check_distribution("choice", choice, one_hot=True)
         # One group per capacity k: its members weigh 1 / n_k, its directions are u(1:k) / |u(1:k)|.
         masks = prefix_masks(support, device=u.device, dtype=u.dtype)
         active = within_reach(u.unsqueeze(-3), masks.unsqueeze(-1))
@@ -69,7 +72,7 @@ class PrefixSIGReg(SlicedRegularizer):
         generator: torch.Generator,
     ) -> Float[Tensor, ""]:
         """The statistic over `sample_axis`, averaged over the other axes (frame positions)."""
-        self.support.of_width(s.shape[-1])
+        check_rows("choice", choice, s, sample_axis, self.support)
         samples, u = self.samples_and_directions(s, sample_axis, generator)
         chosen = along_samples(choice, samples)
         return prefix_sigreg(samples, chosen, u, self.support, quadrature=self.quadrature, path=self.path).mean()

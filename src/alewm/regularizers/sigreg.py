@@ -5,6 +5,7 @@ import torch
 from alewm.capacity.support import CapacitySupport
 from alewm.precision import at_least_float32, full_precision
 from alewm.regularizers.epps_pulley import discrepancy, global_mean_cf, global_num_samples
+from alewm.regularizers.inputs import check_latents
 from alewm.regularizers.kernels.dispatch import PathName
 from alewm.regularizers.quadrature import EPPS_PULLEY, Quadrature, gaussian_cf
 from alewm.regularizers.sliced import SlicedRegularizer
@@ -19,10 +20,10 @@ def sigreg(
     path: PathName = "auto",
 ) -> Float[Tensor, "*batch"]:
     """The statistic of N latents against N(0, I) along given directions, one number per leading index."""
-    num_samples = s.shape[-2]
     with full_precision(s.device):
         s, u = at_least_float32(s), at_least_float32(u)
-        ones = (1,) * (s.ndim - 2)
+        check_latents(s)
+        ones, num_samples = (1,) * (s.ndim - 2), s.shape[-2]
         weight = s.new_full((*ones, num_samples, 1), 1 / num_samples)
         real, imaginary = global_mean_cf(s, weight, u, CapacitySupport.full(s.shape[-1]), quadrature, path)
         target = gaussian_cf(quadrature.knots(s)).view(*ones, -1, 1)

@@ -3,7 +3,9 @@
 import torch
 from torch import nn
 
+from alewm.errors import InputError
 from alewm.precision import at_least_float32
+from alewm.regularizers.inputs import check_sample_axis
 from alewm.regularizers.kernels.dispatch import PathName
 from alewm.regularizers.quadrature import EPPS_PULLEY, Quadrature
 from alewm.regularizers.slices import random_directions
@@ -17,6 +19,8 @@ class SlicedRegularizer(nn.Module):
         self, num_projections: int = 1024, *, quadrature: Quadrature = EPPS_PULLEY, path: PathName = "auto"
     ) -> None:
         super().__init__()
+        if num_projections < 1:
+            raise InputError(f"A statistic needs one direction or more, got num_projections={num_projections}.")
         self.num_projections = num_projections
         self.quadrature = quadrature
         self.path: PathName = path
@@ -25,8 +29,7 @@ class SlicedRegularizer(nn.Module):
         self, s: Float[Tensor, "*shape D"], sample_axis: int, generator: torch.Generator
     ) -> tuple[Float[Tensor, "*batch N D"], Float[Tensor, "*ones D P"]]:
         """`s` with the axis named by the caller second to last, and one set of directions for all other axes."""
-        if sample_axis % s.ndim == s.ndim - 1:
-            raise ValueError(f"sample_axis {sample_axis} is the feature axis of a tensor of shape {tuple(s.shape)}")
+        check_sample_axis(s, sample_axis)
         samples = at_least_float32(s.movedim(sample_axis, -2))
         return samples, _shared_by_all(self.directions(samples, generator), samples)
 

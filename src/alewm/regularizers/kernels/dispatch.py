@@ -10,6 +10,7 @@ from alewm.capacity.support import CapacitySupport
 from alewm.devices import why_no_triton
 from alewm.errors import InputError
 from alewm.native import NativeUnavailableError
+from alewm.regularizers.inputs import check_operands
 from alewm.regularizers.kernels import native, recurrence, reference
 from alewm.regularizers.quadrature import Quadrature
 from alewm.shapes import Float, Tensor
@@ -79,6 +80,7 @@ def prefix_mixture_cf(
     path: PathName = "auto",
 ) -> tuple[Float[Tensor, "*batch Q P"], Float[Tensor, "*batch Q P"]]:
     """Real and imaginary part of Σ_n Σ_k w(n, k) exp(iτ uᵀ M_k s_n) at the quadrature's knots."""
+    check_operands(s, weight, u, support)
     chosen = choose(s, support, quadrature, path, u).path
     if chosen == "gpu":
         from alewm.regularizers.kernels import gpu  # importing Triton takes a second, which only GPUs should cost

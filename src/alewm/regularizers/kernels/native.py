@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from alewm.capacity.support import CapacitySupport
+from alewm.errors import InputError
 from alewm.native import NativeUnavailableError, load_library
 from alewm.regularizers.quadrature import Quadrature
 from alewm.shapes import Float, Tensor
@@ -73,7 +74,7 @@ class _PrefixMixture(torch.autograd.Function):
         ctx: Any, s: Tensor, weight: Tensor, u: Tensor, support: CapacitySupport, quadrature: Quadrature, shared: int
     ) -> Any:
         """Real and imaginary part, each [G, Q, P]."""
-        s, weight, u = s.contiguous(), weight.contiguous(), u.contiguous()
+        s, weight, u = _plain(s), _plain(weight), _plain(u)
         ctx.save_for_backward(s, weight, u)
         ctx.support, ctx.quadrature, ctx.shared = support, quadrature, shared
         real = s.new_empty(s.shape[0], quadrature.num_knots, u.shape[2])
@@ -88,9 +89,14 @@ class _PrefixMixture(torch.autograd.Function):
         s, weight, u = ctx.saved_tensors
         grad_s = torch.zeros_like(s)
         grad_weight = weight.new_zeros(s.shape[0], *weight.shape[1:])
-        gradients = (grad_real.contiguous(), grad_imaginary.contiguous(), grad_s, grad_weight)
+        gradients = (_plain(grad_real), _plain(grad_imaginary), grad_s, grad_weight)
         _call("prefix_mixture_backward", (s, weight, u), gradients, ctx.support, ctx.quadrature, ctx.shared)
         return grad_s, grad_weight.view(-1, ctx.shared, *weight.shape[1:]).sum(1), None, None, None, None
+
+
+def _plain(tensor: Tensor) -> Tensor:
+    """`tensor` as C reads it: contiguous, and with a pending change of sign carried out."""
+    return tensor.contiguous().resolve_neg()
 
 
 def _call(
@@ -101,29 +107,48 @@ def _call(
     quadrature: Quadrature,
     shared: int,
 ) -> None:
-    """Runs a C function over all groups, shared among torch's number of threads."""
-    (groups, num_samples, width), projections = inputs[0].shape, inputs[2].shape[2]
-    ends = (ctypes.c_int * len(support))(*support.capacities)
-    function: Callable[..., None] = _function(name, len(others))
+    """Runs a C function over all groups, shared among torch's number of threads.
+
+    This is the only way to the C functions, and so the place where everything they read or write is measured.
+    """
+    (G, N, D), P, C, Q = inputs[0].shape, inputs[2].shape[2], len(support), quadrature.num_knots
+    H = G // max(shared, 1)
+    results = [(G, Q, P), (G, Q, P), (G, N, D), (G, N, C)][: len(others)]
+    for tensor, shape in zip((*inputs, *others), [(H * shared, N, D), (H, N, C), (H, D, P), *results], strict=True):
+        _check_buffer(tensor, shape)
+    ends = (ctypes.c_int * C)(*support.capacities)
+    function: Callable[..., int] = _function(name, len(others))
     pointers = (*(t.data_ptr() for t in inputs), ctypes.addressof(ends), *(t.data_ptr() for t in others))
-    sizes = (num_samples, width, len(support), projections, quadrature.num_knots, quadrature.spacing)
 
     def run(first: int, last: int) -> None:
-        function(*pointers, first, last, shared, *sizes)
+        if function(*pointers, first, last, shared, N, D, C, P, Q, quadrature.spacing):
+            raise InputError(
+                f"{name} cannot take {N} samples of {D} coordinates, capacities {support.capacities}, {P} directions "
+                f"and {Q} knots; choose the path 'recurrence'."
+            )
 
-    num_threads = min(torch.get_num_threads(), groups)
+    num_threads = min(torch.get_num_threads(), G)
     if num_threads <= 1:
-        run(0, groups)
+        run(0, G)
         return
-    edges = [groups * thread // num_threads for thread in range(num_threads + 1)]
+    edges = [G * thread // num_threads for thread in range(num_threads + 1)]
     list(_threads(num_threads, os.getpid()).map(run, edges[:-1], edges[1:]))
 
 
+def _check_buffer(tensor: Tensor, shape: tuple[int, ...]) -> None:
+    is_readable = tensor.dtype is torch.float32 and tensor.is_cpu and tensor.layout is torch.strided
+    if tensor.shape != shape or not is_readable or not tensor.is_contiguous() or tensor.is_neg():
+        raise InputError(
+            f"The C path takes contiguous float32 of shape {shape} on a CPU here, got {tensor.dtype} of shape "
+            f"{tuple(tensor.shape)} and strides {tensor.stride()} on {tensor.device}."
+        )
+
+
 @cache
-def _function(name: str, num_others: int) -> Callable[..., None]:
+def _function(name: str, num_others: int) -> Callable[..., int]:
     function = getattr(load_library(_SOURCE, _FLAGS), name)
     function.argtypes = [ctypes.c_void_p] * (4 + num_others) + _SIZES
-    function.restype = None
+    function.restype = ctypes.c_int
     return function  # type: ignore[no-any-return]
 
 

@@ -171,9 +171,20 @@ static inline void backward_block(const float *s, const float *q, const float *u
     }
 }
 
-void prefix_mixture_forward(const float *s, const float *q, const float *u, const int *ends, float *real,
-                            float *imaginary, long first, long last, long shared, long N, int D, int C, long P, int Q,
-                            float spacing) {
+/* Whether the sizes fit each other and the buffers on the stack; the caller answers for the arrays' lengths. */
+static int fits(const int *ends, long first, long last, long shared, long N, int D, int C, long P, int Q) {
+    if (first < 0 || last < first || shared < 1 || N < 1 || P < 1 || D < 1 || C < 1 || Q < 1) return 0;
+    if (D > MAX_WIDTH || C > MAX_CAPACITIES || Q > MAX_KNOTS) return 0;
+    for (int c = 0; c < C; c++)
+        if (ends[c] <= (c > 0 ? ends[c - 1] : 0)) return 0;
+    return ends[C - 1] == D;
+}
+
+/* Both functions return 0, or 1 if the sizes do not fit; nothing was read or written then. */
+int prefix_mixture_forward(const float *s, const float *q, const float *u, const int *ends, float *real,
+                           float *imaginary, long first, long last, long shared, long N, int D, int C, long P, int Q,
+                           float spacing) {
+    if (!fits(ends, first, last, shared, N, D, C, P, Q)) return 1;
     for (long g = first; g < last; g++) {
         const float *sg = s + g * N * D, *qg = q + g / shared * N * C, *ug = u + g / shared * D * P;
         float *re = real + g * Q * P, *im = imaginary + g * Q * P;
@@ -181,12 +192,14 @@ void prefix_mixture_forward(const float *s, const float *q, const float *u, cons
         for (; p + LANES <= P; p += LANES) forward_block(sg, qg, ug + p, ends, re + p, im + p, N, D, C, P, Q, spacing, LANES);
         if (p < P) forward_block(sg, qg, ug + p, ends, re + p, im + p, N, D, C, P, Q, spacing, (int)(P - p));
     }
+    return 0;
 }
 
 /* grad_s is [G, N, D] and grad_q is [G, N, C], both zero on entry; the caller adds grad_q over groups that share q. */
-void prefix_mixture_backward(const float *s, const float *q, const float *u, const int *ends, const float *grad_real,
-                             const float *grad_imaginary, float *grad_s, float *grad_q, long first, long last, long shared,
-                             long N, int D, int C, long P, int Q, float spacing) {
+int prefix_mixture_backward(const float *s, const float *q, const float *u, const int *ends, const float *grad_real,
+                            const float *grad_imaginary, float *grad_s, float *grad_q, long first, long last, long shared,
+                            long N, int D, int C, long P, int Q, float spacing) {
+    if (!fits(ends, first, last, shared, N, D, C, P, Q)) return 1;
     for (long g = first; g < last; g++) {
         const float *sg = s + g * N * D, *qg = q + g / shared * N * C, *ug = u + g / shared * D * P;
         const float *re = grad_real + g * Q * P, *im = grad_imaginary + g * Q * P;
@@ -196,4 +209,5 @@ void prefix_mixture_backward(const float *s, const float *q, const float *u, con
             backward_block(sg, qg, ug + p, ends, re + p, im + p, ds, dq, N, D, C, P, Q, spacing, LANES);
         if (p < P) backward_block(sg, qg, ug + p, ends, re + p, im + p, ds, dq, N, D, C, P, Q, spacing, (int)(P - p));
     }
+    return 0;
 }
