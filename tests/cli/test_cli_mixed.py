@@ -214,6 +214,7 @@ def test_a_data_set_is_named_by_its_task_or_by_its_file(evaluated, files, alewm_
     foreign = shutil.copy(files[0], tmp_path / "foreign.h5")
     with h5py.File(foreign, "r+") as file:
         file["action"][0] = 0.125
+        del file["action"].attrs["alewm_crc32"]
     assert "with the fingerprints two-room " in refused("evaluate", run, "--data", foreign)
 
 
@@ -253,7 +254,7 @@ def test_files_that_cannot_be_mixed_are_refused_and_leave_nothing(files, refused
     assert "holds episodes of 'two-room', but the configuration is for 'reacher'" in said
     unlabelled, wide = (shutil.copy(second, tmp_path / name) for name in ("unlabelled.h5", "wide.h5"))
     with h5py.File(unlabelled, "r+") as file:
-        del file.attrs["alewm_attributes"]
+        del file.attrs["alewm_attributes"], file.attrs["alewm_texts_crc32"]
     said = refused(*TRAIN, "--data", first, "--data", unlabelled, "--out", "run")
     assert "unlabelled.h5 does not say which task" in said
     assert "--set task=two-room+two-room" in said

@@ -38,12 +38,13 @@ class Inspect:
         from alewm.data.contact_sheet import write_contact_sheet
         from alewm.data.inspection import describe_columns, describe_episodes, find_problems
         from alewm.data.store import EpisodeStore
-        from alewm.data.verify import verify_frames
+        from alewm.data.verify import verify_columns, verify_frames
 
         print(describe_columns(self.path), flush=True)
         with EpisodeStore.open(self.path) as store:
             print(f"\n{describe_episodes(store)}\n", flush=True)
             verify_frames(store, decode=not self.quick)
+            verify_columns(store)
             problems = find_problems(store)
             print("\n".join(f"note: {problem}" for problem in problems) or "no problem found")
             print(write_contact_sheet(store, self.out or self.path.with_name(f"{self.path.stem}.frames.png")))

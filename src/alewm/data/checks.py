@@ -2,8 +2,11 @@
 
 import contextlib
 import importlib
-from collections.abc import Mapping
+import json
+import zlib
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
@@ -13,12 +16,24 @@ from alewm.data.codec import ZSTD_FILTER, ZSTD_INSTALL
 from alewm.errors import InputError
 
 CODEC_INSTALL = "pip install 'alewm[lewm-data]'"
+_RESTORE = "Restore the file from a copy, or collect or download it again."
 
 
 def fault(path: Path, column: str, row: int | None, problem: str, remedy: str) -> InputError:
     """The error for a `problem` at a place in a file."""
     place = f"{path}, column {column!r}" + ("" if row is None else f", row {row}")
     return InputError(f"{place}: {problem} {remedy}")
+
+
+@contextlib.contextmanager
+def read_by_hdf5(path: Path) -> Iterator[None]:
+    """Around what asks HDF5 about a file: what it meets there is the file's fault, and is refused in words."""
+    try:
+        yield
+    except InputError:
+        raise
+    except (OSError, RuntimeError, KeyError, ValueError, TypeError, OverflowError) as error:
+        raise InputError(f"{path} is damaged ({first_line(error)}). {_RESTORE}") from error
 
 
 def open_file(path: Path) -> h5py.File:
@@ -38,15 +53,14 @@ def open_file(path: Path) -> h5py.File:
                 f"end; if it has, and the file is complete, clear the mark: h5clear -s {path}"
             ) from None
         kind = "is damaged or cut short" if h5py.is_hdf5(path) else "is not an HDF5 file"
-        raise InputError(f"{path} {kind} ({_first_line(error)}). Collect or download it again.") from None
+        raise InputError(f"{path} {kind} ({first_line(error)}). Collect or download it again.") from None
 
 
 def find_columns(path: Path, file: h5py.File) -> dict[str, h5py.Dataset]:
     """The datasets at the root of the file, with `pixels` and `action` checked to be there and of the right kind."""
-    try:
-        columns = {name: item for name, item in file.items() if isinstance(item, h5py.Dataset)}
-    except (OSError, RuntimeError, KeyError) as error:
-        raise InputError(f"{path} is damaged ({_first_line(error)}). Collect or download it again.") from None
+    with read_by_hdf5(path):
+        items = {name: _item(path, file, name) for name in file}
+        columns = {name: item for name, item in items.items() if isinstance(item, h5py.Dataset)}
     for name, wanted in ((schema.PIXELS, "uint8 [rows, Y, X, 3]"), (schema.ACTION, "floats [rows, A]")):
         if name not in columns:
             raise fault(path, name, None, f"missing; {wanted} was expected.", f"The file has {', '.join(columns)}.")
@@ -64,6 +78,17 @@ def find_columns(path: Path, file: h5py.File) -> dict[str, h5py.Dataset]:
     return columns
 
 
+def _item(path: Path, file: h5py.File, name: str) -> Any:
+    if isinstance(link := file.get(name, getlink=True), h5py.ExternalLink):
+        problem = f"a link into another file, {link.filename!r}, which is not followed."
+        raise fault(path, name, None, problem, "Copy what it points to into the file.")
+    try:
+        return file[name]
+    except (OSError, RuntimeError, KeyError) as error:
+        # A file's own listing leaves out what it cannot open: the column would be missing without a word.
+        raise fault(path, name, None, f"cannot be opened ({first_line(error)}).", _RESTORE) from None
+
+
 def check_row_counts(path: Path, columns: Mapping[str, h5py.Dataset]) -> None:
     """Refuse a file whose row columns have different lengths."""
     num_rows = len(columns[schema.PIXELS])
@@ -77,13 +102,49 @@ def check_row_counts(path: Path, columns: Mapping[str, h5py.Dataset]) -> None:
             raise fault(path, name, row, problem, "The file was cut short while it was written; make it again.")
 
 
-def read_column(path: Path, name: str, column: h5py.Dataset) -> np.ndarray:
-    """The whole of a column that is not frames."""
+def read_version(path: Path, file: h5py.File) -> int | None:
+    """The version of the file's layout; None for files that were made elsewhere."""
+    with read_by_hdf5(path):
+        version = file.attrs.get(schema.VERSION_ATTRIBUTE)
+    if version is None:
+        return None
+    if not isinstance(version, (int, np.integer)) or version < 1:
+        raise InputError(f"{path} says it has file version {version!r}, which is no version. {_RESTORE}")
+    if version > schema.FILE_VERSION:
+        raise InputError(
+            f"{path} has file version {version}; this alewm reads up to {schema.FILE_VERSION}. Update alewm."
+        )
+    return int(version)
+
+
+def read_texts(path: Path, file: h5py.File) -> tuple[dict[str, Any], str | None]:
+    """What the collector recorded about the file, and what compressed its frames, where the file says it."""
+    with read_by_hdf5(path):
+        texts = [file.attrs.get(name) for name in (schema.ATTRIBUTES_ATTRIBUTE, schema.ENCODER_ATTRIBUTE)]
+        expected = file.attrs.get(schema.TEXTS_CHECKSUM)
+    described, encoder = (None if text is None else str(text) for text in texts)
+    if expected is not None and texts_checksum(described or "", encoder or "") != expected:
+        raise InputError(
+            f"{path}: the attributes {schema.ATTRIBUTES_ATTRIBUTE!r} and {schema.ENCODER_ATTRIBUTE!r} differ from "
+            f"their checksum. {_RESTORE} If you changed them on purpose, delete the attribute {schema.TEXTS_CHECKSUM!r}."
+        )
     try:
-        values: np.ndarray = column[()]
-    except OSError as error:
-        raise fault(path, name, None, f"cannot be read ({_first_line(error)}).", "Make or download it again.") from None
-    return values
+        attributes = {} if described is None else json.loads(described)
+    except (ValueError, RecursionError) as error:
+        raise InputError(
+            f"{path}: the attribute {schema.ATTRIBUTES_ATTRIBUTE!r} is not JSON ({first_line(error)}). {_RESTORE}"
+        ) from None
+    if not isinstance(attributes, dict):
+        found = type(attributes).__name__
+        raise InputError(
+            f"{path}: the attribute {schema.ATTRIBUTES_ATTRIBUTE!r} must be a JSON object, found {found}. {_RESTORE}"
+        )
+    return attributes, encoder
+
+
+def texts_checksum(attributes: str, encoder: str) -> int:
+    """CRC-32 of the file's two texts."""
+    return zlib.crc32(f"{attributes}\0{encoder}".encode(errors="surrogateescape"))
 
 
 def row_without_action(action: np.ndarray) -> int | None:
@@ -120,5 +181,6 @@ def check_codec(path: Path, name: str, column: h5py.Dataset) -> None:
             raise fault(path, name, None, problem, f"Install it: {install}")
 
 
-def _first_line(error: BaseException) -> str:
+def first_line(error: BaseException) -> str:
+    """The first line of what `error` says, for a message that goes on."""
     return str(error).strip().splitlines()[0].rstrip(".") if str(error).strip() else type(error).__name__

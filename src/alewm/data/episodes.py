@@ -91,7 +91,7 @@ def encode_episode(
             raise InputError(f"A column of the episode is named {given_name!r}, which no file can hold; rename it.")
         if name in columns or name in frames:
             raise InputError(f"Two columns of the episode would both be stored as {name!r}; rename one of them.")
-        if _holds_frames(values):
+        if schema.holds_frames(values.dtype, values.shape):
             data, sizes = compression.compress_frames(values)
             checksums = _crc32_of(_cut(data, sizes), len(sizes))
             frames[name] = EncodedFrames(values.shape[1:], data, sizes, checksums)
@@ -107,10 +107,6 @@ def _at_rows(drawn: np.ndarray, frames: EncodedFrames) -> EncodedFrames:
     sizes, checksums = np.zeros(len(drawn), frames.sizes.dtype), np.zeros(len(drawn), frames.checksums.dtype)
     sizes[drawn], checksums[drawn] = frames.sizes, frames.checksums
     return replace(frames, sizes=sizes, checksums=checksums)
-
-
-def _holds_frames(values: np.ndarray) -> bool:
-    return values.dtype == np.uint8 and values.ndim == 4 and values.shape[-1] == 3
 
 
 def _check(columns: Mapping[str, np.ndarray], frames: Mapping[str, EncodedFrames], draw_every: int) -> None:

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from alewm.data import schema
-from alewm.data.checks import fault
+from alewm.data.checks import fault, read_by_hdf5
 from alewm.data.decoders import BatchDecoder, DamagedError, Decoder, decoder_of
 from alewm.data.resize import area_downsample, check_image_size
 from alewm.data.store import EpisodeStore
@@ -238,7 +238,8 @@ def open_frames(
     """
     rows = store.drawn_rows(episodes)
     if store not in _TABLES:
-        _TABLES[store] = chunk_table(store.pixels)
+        with read_by_hdf5(store.path):
+            _TABLES[store] = chunk_table(store.pixels)
     table = _TABLES[store]
     if isinstance(table, str):
         source: FrameSource = PlainFrames(store, table)

@@ -49,6 +49,7 @@ def describe_episodes(store: EpisodeStore) -> str:
         f"{len(store.windows(range(store.num_episodes), shape)):,} training windows of {shape.num_frames} frames, "
         f"{shape.frame_skip} rows apart",
         f"fingerprint {store.fingerprint}",
+        _describe_version(store),
     ]
     if store.draw_every > 1:
         lines.append(f"one of {store.draw_every} rows was drawn: {store.num_frames:,} frames")
@@ -59,6 +60,16 @@ def describe_episodes(store: EpisodeStore) -> str:
     if families is not None:
         lines.append(f"{families.count} families of copies, {families.origin}")
     return "\n".join([*lines, "", _describe_actions(store)])
+
+
+def _describe_version(store: EpisodeStore) -> str:
+    made = "no file version: made elsewhere" if store.version is None else f"file version {store.version}"
+    if store.frame_checksums() is None:
+        return f"{made}; no checksums"
+    missing = [name for name in store.columns_without_checksums if name != schema.PIXELS]
+    if store.version == schema.FILE_VERSION and not missing:
+        return f"{made}; every column has checksums"
+    return f"{made}; frames have checksums, without them: {', '.join(missing)}"
 
 
 def find_problems(store: EpisodeStore) -> list[str]:

@@ -1,11 +1,10 @@
 """What a data file says of itself at a glance, before it is opened whole."""
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 
 from alewm.data import schema
-from alewm.data.checks import find_columns, open_file
+from alewm.data.checks import find_columns, open_file, read_texts
 
 
 @dataclass(frozen=True)
@@ -22,5 +21,5 @@ def read_label(path: Path) -> Label:
     """The label of the file at `path`; one that is no data file is refused."""
     with open_file(path) as file:
         action = find_columns(path, file)[schema.ACTION]
-        text = file.attrs.get(schema.ATTRIBUTES_ATTRIBUTE)
-        return Label(None if text is None else json.loads(text).get("task"), int(action.shape[1]))
+        attributes, _ = read_texts(path, file)
+        return Label(attributes.get("task"), int(action.shape[1]))

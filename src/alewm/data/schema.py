@@ -12,11 +12,13 @@ steps has n + 1 rows, row 0 being the reset, and its last row has no action (NaN
 | `ep_idx`       | (N,)         | int32   | episode number (some files call it `episode_idx`, some have none)  |
 | `ep_len`       | (E,)         | int32   | rows of each episode                                               |
 | `ep_offset`    | (E,)         | int64   | first row of each episode                                          |
-| `pixels_crc32` | (N,)         | uint32  | CRC-32 of the frame as compressed: finds damage without decoding   |
 | `family`       | (N,)         | int64   | the demonstration an episode is a copy of, where there are copies  |
 | anything else  | (N, ...)     | numeric | state of the simulator, as its name says                           |
 
 Only `pixels`, `action` and a way to tell episodes apart are required of files from elsewhere.
+
+Every column has checksums (`alewm.data.checksums`). Files of versions 1 and 2 had them for frames only, in a column
+`pixels_crc32`, which other tools took for images.
 
 Where drawing is what takes time, a collector may draw the reset and every n-th step after it only (the attribute
 `draw_every`). All rows are there then, but `pixels` has chunks for the drawn ones alone, and training windows start
@@ -27,13 +29,12 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from alewm.errors import InputError
 
-FILE_VERSION = 2
-"""Raised whenever a file written here can no longer be read by an older version."""
-
-FILE_VERSION_ALL_DRAWN = 1
-"""The version of files in which every row has a frame; 2 are those in which not every row has one."""
+FILE_VERSION = 3
+"""1: every row has a frame, and frames have checksums. 2: not every row has a frame. 3: every column has checksums."""
 
 VERSION_ATTRIBUTE = "alewm_file_version"
 ATTRIBUTES_ATTRIBUTE = "alewm_attributes"
@@ -45,6 +46,9 @@ DRAW_EVERY = "draw_every"
 ENCODER_ATTRIBUTE = "alewm_encoder"
 """Text in the file's root attributes: what made the compressed streams. It changes no frame and no fingerprint."""
 
+TEXTS_CHECKSUM = "alewm_texts_crc32"
+"""Number in the file's root attributes: CRC-32 of the two texts above."""
+
 PIXELS = "pixels"
 ACTION = "action"
 STEP = "step_idx"
@@ -54,6 +58,7 @@ LENGTH = "ep_len"
 OFFSET = "ep_offset"
 FAMILY = "family"
 CHECKSUM_SUFFIX = "_crc32"
+"""Of columns in files of versions 1 and 2: the checksums of a frame column."""
 
 INDEX_COLUMNS = (STEP, *EPISODE_SYNONYMS, LENGTH, OFFSET)
 """Columns the writer makes itself; a source that supplies them is not believed."""
@@ -67,9 +72,9 @@ def draw_every_of(path: Path, attributes: Mapping[str, Any]) -> int:
     return every
 
 
-def checksum_column(frames: str) -> str:
-    """The name of the column that holds the checksums of the frame column `frames`."""
-    return frames + CHECKSUM_SUFFIX
+def holds_frames(dtype: np.dtype, shape: tuple[int, ...]) -> bool:
+    """Whether a column of this kind holds images, `[rows, Y, X, 3]`."""
+    return dtype == np.uint8 and len(shape) == 4 and shape[-1] == 3
 
 
 def is_derived(name: str, columns: Iterable[str]) -> bool:

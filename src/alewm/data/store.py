@@ -1,7 +1,6 @@
 """An episode file, open for reading and known to be sound."""
 
 import hashlib
-import json
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 from pathlib import Path
@@ -19,8 +18,11 @@ from alewm.data.checks import (
     fault,
     find_columns,
     open_file,
-    read_column,
+    read_by_hdf5,
+    read_texts,
+    read_version,
 )
+from alewm.data.checksums import CheckedColumn
 from alewm.data.index import EpisodeIndex, build_index
 from alewm.data.windows import WindowIndex, WindowShape
 from alewm.errors import InputError, unknown_name
@@ -40,13 +42,23 @@ class EpisodeStore:
     def __init__(self, path: Path, file: h5py.File) -> None:
         self.path = path
         self.notes: list[str] = []
+        self.version: int | None
+        """The version of the file's layout; None for files from elsewhere."""
+        self.attributes: dict[str, Any]
+        """What the collector recorded about the file; empty for files from elsewhere."""
+        self.encoder: str | None
+        """What compressed the frames, for files that say it."""
         self._file = file
         self._datasets = find_columns(path, file)
+        self._columns = {name: CheckedColumn(path, name, dataset) for name, dataset in self._datasets.items()}
+        self.version = read_version(path, file)
+        self.attributes, self.encoder = read_texts(path, file)
         self.draw_every = schema.draw_every_of(path, self.attributes)
         check_row_counts(path, self._datasets)
         self.index = self._read_index()
         self.actions = self._read_actions()
         self._check_frames()
+        self._note_missing_checksums()
 
     @classmethod
     def open(cls, path: str | Path) -> "EpisodeStore":
@@ -54,7 +66,8 @@ class EpisodeStore:
         path = Path(path)
         file = open_file(path)
         try:
-            return cls(path, file)
+            with read_by_hdf5(path):
+                return cls(path, file)
         except BaseException:
             file.close()
             raise
@@ -105,17 +118,10 @@ class EpisodeStore:
         """What was recorded, without index and checksums."""
         return tuple(name for name in self._datasets if not schema.is_derived(name, self._datasets))
 
-    @cached_property
-    def attributes(self) -> dict[str, Any]:
-        """What the collector recorded about the file; empty for files from elsewhere."""
-        text = self._file.attrs.get(schema.ATTRIBUTES_ATTRIBUTE)
-        return {} if text is None else json.loads(text)
-
     @property
-    def encoder(self) -> str | None:
-        """What compressed the frames, for files that say it."""
-        text = self._file.attrs.get(schema.ENCODER_ATTRIBUTE)
-        return None if text is None else str(text)
+    def stored_names(self) -> tuple[str, ...]:
+        """Every column, the index included."""
+        return tuple(self._datasets)
 
     def column(self, name: str) -> np.ndarray:
         """The whole column `name`, which must not be frames: `[N, ...]`."""
@@ -125,7 +131,7 @@ class EpisodeStore:
             raise unknown_name(f"column of {self.path}", name, self.column_names)
         if name == schema.PIXELS:
             raise InputError("Frames of a whole file do not fit in memory; use `frames` or a `WindowLoader`.")
-        return read_column(self.path, name, self._datasets[name])
+        return self._columns[name].read()
 
     def rows_of(self, episode: int) -> slice:
         """The rows of `episode` in every column."""
@@ -149,6 +155,8 @@ class EpisodeStore:
     def frames(self, rows: np.ndarray) -> np.ndarray:
         """The frames at `rows`, uint8 `[n, Y, X, 3]`; a row that was not drawn is refused."""
         self._check_drawn(rows)
+        if self._columns[schema.PIXELS].checksums is not None:
+            self._columns[schema.PIXELS].check_frames(rows)
         frames = np.empty((len(rows), *self.frame_shape), dtype=np.uint8)
         chunks = rows // (self.pixels.chunks[0] if self.pixels.chunks else 1)
         for chunk in np.unique(chunks):
@@ -166,7 +174,7 @@ class EpisodeStore:
         """All recorded columns of one episode but its frames."""
         rows = self.rows_of(episode)
         others = [name for name in self.column_names if name not in (schema.PIXELS, schema.ACTION)]
-        return {schema.ACTION: self.actions[rows], **{name: self._datasets[name][rows] for name in others}}
+        return {schema.ACTION: self.actions[rows], **{name: self._columns[name].read(rows) for name in others}}
 
     def all_episode_columns(self) -> Iterator[dict[str, np.ndarray]]:
         """The `episode_columns` of every episode in order; hundreds are read at once, since each read takes long."""
@@ -174,15 +182,26 @@ class EpisodeStore:
         for first in range(0, self.num_episodes, _EPISODES_PER_READ):
             parts = [self.rows_of(e) for e in range(first, min(first + _EPISODES_PER_READ, self.num_episodes))]
             rows = slice(parts[0].start, parts[-1].stop)  # episodes follow each other: the index was checked for it
-            block = {schema.ACTION: self.actions[rows], **{name: self._datasets[name][rows] for name in others}}
+            block = {schema.ACTION: self.actions[rows], **{name: self._columns[name].read(rows) for name in others}}
             for part in parts:
                 here = slice(part.start - rows.start, part.stop - rows.start)
                 yield {name: values[here] for name, values in block.items()}
 
     def frame_checksums(self) -> np.ndarray | None:
         """CRC-32 of every compressed frame, for files that have them."""
-        column = self._datasets.get(schema.checksum_column(schema.PIXELS))
-        return None if column is None else column[()]
+        own = self._columns[schema.PIXELS].checksums
+        if own is None and (before := schema.PIXELS + schema.CHECKSUM_SUFFIX) in self._columns:
+            return self._columns[before].read()  # versions 1 and 2
+        return own
+
+    def check_column(self, name: str) -> bool:
+        """Whether column `name` has checksums; if it does, all of it was compared with them."""
+        return self._columns[name].check()
+
+    @cached_property
+    def columns_without_checksums(self) -> tuple[str, ...]:
+        """Columns in which damage cannot be told."""
+        return tuple(name for name, column in self._columns.items() if column.checksums is None)
 
     @cached_property
     def fingerprint(self) -> str:
@@ -217,16 +236,7 @@ class EpisodeStore:
             raise InputError(f"Row {missing[0]} of {self.path} was not drawn: one of {self.draw_every} rows was.")
 
     def _read_index(self) -> EpisodeIndex:
-        version = self._file.attrs.get(schema.VERSION_ATTRIBUTE, schema.FILE_VERSION)
-        if version > schema.FILE_VERSION:
-            raise InputError(
-                f"{self.path} has file version {version}; this alewm reads up to {schema.FILE_VERSION}. Update alewm."
-            )
-        found = {
-            name: read_column(self.path, name, self._datasets[name])
-            for name in schema.INDEX_COLUMNS
-            if name in self._datasets
-        }
+        found = {name: self._columns[name].read() for name in schema.INDEX_COLUMNS if name in self._datasets}
         index = build_index(self.path, found, len(self.pixels))
         if index.starts_at_one:
             self.notes.append(
@@ -236,12 +246,23 @@ class EpisodeStore:
         return index
 
     def _read_actions(self) -> np.ndarray:
-        actions = read_column(self.path, schema.ACTION, self._datasets[schema.ACTION]).astype(np.float32)
+        actions = self._columns[schema.ACTION].read().astype(np.float32)
         if self.index.starts_at_one:
             actions[self.index.last_rows] = np.nan
         check_actions(self.path, actions, self.index.last_rows)
         actions.flags.writeable = False
         return actions
+
+    def _note_missing_checksums(self) -> None:
+        missing = self.columns_without_checksums
+        if self.version is None or self.version < schema.FILE_VERSION:
+            since = "was made elsewhere" if self.version is None else f"has file version {self.version}"
+            self.notes.append(
+                f"{self.path} {since}: its states and actions have no checksums, and damage to them goes unnoticed. "
+                f"`alewm convert` makes a copy that has them."
+            )
+        elif missing:
+            self.notes.append(f"{self.path} has no checksums for {', '.join(missing)}: another program wrote them.")
 
     def _check_frames(self) -> None:
         check_codec(self.path, schema.PIXELS, self.pixels)

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from alewm.data import schema
 from alewm.data.frames import FrameSource, MappedFrames, open_frames
 from alewm.data.sidecar import beside, read_sidecar, write_sidecar
 from alewm.data.store import EpisodeStore
@@ -18,6 +19,14 @@ from alewm.progress import Progress
 from alewm.workers import num_available_cores
 
 _ROWS_PER_TASK = 100
+
+
+def verify_columns(store: EpisodeStore) -> tuple[str, ...]:
+    """The columns whose values were all compared with checksums now; damage is refused with file, column and rows.
+
+    Frames of `pixels` are left to `verify_frames`, which reads them faster.
+    """
+    return tuple(name for name in store.stored_names if name != schema.PIXELS and store.check_column(name))
 
 
 def verify_frames(store: EpisodeStore, *, decode: bool = True) -> bool:

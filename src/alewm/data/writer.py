@@ -10,7 +10,8 @@ from typing import Any
 import h5py
 import numpy as np
 
-from alewm.data import schema
+from alewm.data import checksums, schema
+from alewm.data.checks import texts_checksum
 from alewm.data.codec import Compression
 from alewm.data.episodes import RECORD_VERSION, EncodedEpisode, encode_episode, from_bytes, to_bytes
 from alewm.data.journal import Journal, sealed, unsealed
@@ -19,7 +20,7 @@ from alewm.files import flush_folder
 
 # Version 1.10 of the format has a compact chunk index (25 bytes per frame instead of 60) and opens everywhere today.
 _FORMAT = ("v110", "v110")
-_ROWS_PER_CHUNK = 1000
+_ROWS_PER_CHUNK = checksums.ROWS_PER_CHECKSUM
 
 
 def journal_path(path: Path) -> Path:
@@ -66,12 +67,12 @@ class StoreWriter:
         self.compression = compression
         self.attributes = dict(attributes or {})
         self.draw_every = schema.draw_every_of(self.path, self.attributes)
-        self._version = schema.FILE_VERSION_ALL_DRAWN if self.draw_every == 1 else schema.FILE_VERSION
         self._partial = self.path.with_name(self.path.name + ".partial")
         self._journal = Journal(
             journal_path(self.path),
             {
-                "file_version": self._version,
+                # What records have held since versions 1 and 2: a file begun by an older alewm can be finished.
+                "file_version": 1 if self.draw_every == 1 else 2,
                 "record_version": RECORD_VERSION,
                 "attributes": self.attributes,
                 **compression.identity(),
@@ -80,6 +81,7 @@ class StoreWriter:
         self._lengths: list[int] = []
         self._num_rows = 0
         self._columns: dict[str, list[np.ndarray]] = {}
+        self._frame_checksums: dict[str, list[np.ndarray]] = {}
         self._first: EncodedEpisode | None = None
         self._file = h5py.File(self._partial, "w", libver=_FORMAT)
         for record in self._journal.replay():
@@ -114,9 +116,13 @@ class StoreWriter:
         self._write_column(schema.EPISODE, np.repeat(np.arange(len(lengths), dtype=np.int32), lengths))
         self._write_column(schema.LENGTH, lengths.astype(np.int32))
         self._write_column(schema.OFFSET, offsets.astype(np.int64))
-        self._file.attrs[schema.VERSION_ATTRIBUTE] = self._version
-        self._file.attrs[schema.ENCODER_ATTRIBUTE] = self.compression.encoder_in_words
-        self._file.attrs[schema.ATTRIBUTES_ATTRIBUTE] = json.dumps(self.attributes, sort_keys=True)
+        for name, parts in self._frame_checksums.items():
+            self._file[name].attrs[checksums.ATTRIBUTE] = np.concatenate(parts)
+        encoder, attributes = self.compression.encoder_in_words, json.dumps(self.attributes, sort_keys=True)
+        self._file.attrs[schema.VERSION_ATTRIBUTE] = schema.FILE_VERSION
+        self._file.attrs[schema.ENCODER_ATTRIBUTE] = encoder
+        self._file.attrs[schema.ATTRIBUTES_ATTRIBUTE] = attributes
+        self._file.attrs[schema.TEXTS_CHECKSUM] = np.uint32(texts_checksum(attributes, encoder))
         self._file.close()
         # In this order a power cut finds the journal, or the whole file under its name.
         with self._partial.open("rb+") as file:
@@ -171,7 +177,7 @@ class StoreWriter:
             for row, stream in enumerate(frames.streams(), start):
                 if len(stream):
                     write((row, 0, 0, 0), stream)
-            self._columns.setdefault(schema.checksum_column(name), []).append(frames.checksums)
+            self._frame_checksums.setdefault(name, []).append(frames.checksums)
         for name, values in episode.columns.items():
             self._columns.setdefault(name, []).append(values)
         self._lengths.append(episode.num_rows)
@@ -189,13 +195,14 @@ class StoreWriter:
         )
 
     def _write_column(self, name: str, values: np.ndarray) -> None:
-        self._file.create_dataset(
+        dataset = self._file.create_dataset(
             name,
             data=values,
             maxshape=(None, *values.shape[1:]),
             chunks=(_ROWS_PER_CHUNK, *values.shape[1:]),
             track_times=False,
         )
+        dataset.attrs[checksums.ATTRIBUTE] = checksums.of_values(values)
 
 
 def _describe(layout: tuple[str, tuple[int, ...]] | None) -> str:
