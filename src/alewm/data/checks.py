@@ -126,7 +126,7 @@ def read_texts(path: Path, file: h5py.File) -> tuple[dict[str, Any], str | None]
     if expected is not None and texts_checksum(described or "", encoder or "") != expected:
         raise InputError(
             f"{path}: the attributes {schema.ATTRIBUTES_ATTRIBUTE!r} and {schema.ENCODER_ATTRIBUTE!r} differ from "
-            f"their checksum. {_RESTORE} If you changed them on purpose, delete the attribute {schema.TEXTS_CHECKSUM!r}."
+            f"their checksum. {_RESTORE} If the change was wanted, delete the attribute {schema.TEXTS_CHECKSUM!r}."
         )
     try:
         attributes = {} if described is None else json.loads(described)
