@@ -47,7 +47,7 @@ MAY_IMPORT = {
     "planning": FOUNDATION | {"capacity", "model"},
     "data": FOUNDATION,
     "envs": FOUNDATION,
-    "training": FOUNDATION | {"capacity", "regularizers", "model", "data", "runs"},
+    "training": FOUNDATION | {"capacity", "regularizers", "model", "planning", "data", "runs"},
     "evaluation": BELOW_EXPERIMENTS | {"training"},
     "ecosystem": BELOW_EXPERIMENTS | {"training", "evaluation"},
     "presentation": FOUNDATION,

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from alewm.data.store import EpisodeStore
     from alewm.data.writer import StoreWriter
     from alewm.errors import InputError
+    from alewm.evaluation.distill_run import distill
     from alewm.model.world_model import WorldModel, WorldModelConfig
     from alewm.planning.cem import CEM, CEMConfig
     from alewm.planning.planner import Planner, PlanningConfig
@@ -34,6 +35,7 @@ _HOME_OF = {
     "StoreWriter": "alewm.data.writer",
     "WorldModel": "alewm.model.world_model",
     "WorldModelConfig": "alewm.model.world_model",
+    "distill": "alewm.evaluation.distill_run",
 }
 
 __all__ = [
@@ -51,6 +53,7 @@ __all__ = [
     "WorldModel",
     "WorldModelConfig",
     "__version__",
+    "distill",
 ]
 
 

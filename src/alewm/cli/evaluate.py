@@ -32,6 +32,9 @@ class Evaluate:
     supported capacity such as 32."""
     goal_cost: Literal["active", "full"] = "active"
     """Compare the goal on the planned prefix, or on the whole latent."""
+    dynamics: str = "own"
+    """What imagines the future of a plan: own (the model's predictor), distilled (the small networks that `alewm
+    distill RUN` wrote beside the run), or a folder of such networks."""
     candidates: int = 300
     """CEM: action sequences scored per iteration."""
     iterations: int = 30
@@ -69,7 +72,9 @@ class Evaluate:
         if self.animations < 0:
             raise InputError(f"--animations must not be negative, got {self.animations}.")
         planning = replace(asked_planning(self), goal_cost=self.goal_cost, capacity=self.capacity)
-        settings = EvaluationSettings(self.split, self.episodes, self.budget, planning, self.reference, self.task or "")
+        settings = EvaluationSettings(
+            self.split, self.episodes, self.budget, planning, self.reference, self.task or "", self.dynamics
+        )
         device = find_device(self.device)
         asked = [(run, replace(settings, data_set=each)) for run in self.runs for each in self._data_sets(run)]
         if self.out is not None and len(asked) > 1:

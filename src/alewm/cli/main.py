@@ -13,6 +13,7 @@ from alewm.cli.bench import Bench
 from alewm.cli.collect import Collect
 from alewm.cli.convert import Convert
 from alewm.cli.demo import Demo
+from alewm.cli.distill import Distill
 from alewm.cli.evaluate import Evaluate
 from alewm.cli.experiment import Experiment
 from alewm.cli.inspect import Inspect
@@ -31,6 +32,7 @@ Verb = (
     | Annotated[Collect, tyro.conf.subcommand("collect")]
     | Annotated[Train, tyro.conf.subcommand("train")]
     | Annotated[Evaluate, tyro.conf.subcommand("evaluate")]
+    | Annotated[Distill, tyro.conf.subcommand("distill")]
     | Annotated[Probe, tyro.conf.subcommand("probe")]
     | Annotated[Experiment, tyro.conf.subcommand("experiment")]
     | Annotated[Sweep, tyro.conf.subcommand("sweep")]

@@ -17,13 +17,16 @@ from alewm.errors import InputError
 from alewm.evaluation.agreement import Agreement, agreement_with_published
 from alewm.evaluation.animations import choose_episodes, film, write_gif
 from alewm.evaluation.closed_loop import GoalPairs
+from alewm.evaluation.distill_run import with_dynamics
 from alewm.evaluation.environment import task_of
 from alewm.evaluation.find_pairs import find_pairs
 from alewm.evaluation.records import write_records
-from alewm.evaluation.settings import EvaluationSettings, check_same_settings, results_folder
+from alewm.evaluation.settings import OWN_DYNAMICS, EvaluationSettings, check_same_settings, results_folder
 from alewm.evaluation.success import Evaluation, evaluate
 from alewm.files import read_if_there, read_object, write_json
+from alewm.model.world_model import WorldModel
 from alewm.planning.cem import CEMResult
+from alewm.planning.distilled import DistilledModel
 from alewm.planning.inner_loop import SearchSettings
 from alewm.planning.model_protocol import PlanningModel
 from alewm.planning.planner import Planner
@@ -91,6 +94,10 @@ def evaluate_run(
         "checkpoint": checkpoint.name,
         "fingerprint": learned.fingerprint,
     }
+    imagining: WorldModel | DistilledModel = model
+    if settings.dynamics != OWN_DYNAMICS:
+        imagining = with_dynamics(model, run, settings.dynamics)
+        evaluated["dynamics_sha256"] = imagining.identity
     known = check_same_settings(folder / "result.json", evaluated)
     # A folder of its own is a run folder too, so that a report can be made of it; another's is refused.
     described = {**read_object(run / "config.json"), "evaluated": evaluated}
@@ -100,8 +107,10 @@ def evaluate_run(
     if not is_silent:
         _warn(run, description, is_finished=is_finished)
     planning = replace(settings.planning, episodes_per_batch=EPISODES_PER_BATCH[device.type])
-    search = choose_search(model, device, reference=settings.reference_search)
-    planner = Planner(model, learned.statistics.mean, learned.statistics.std, planning, inner_loop=search.inner_loop)
+    search = choose_search(imagining, device, reference=settings.reference_search)
+    planner = Planner(
+        imagining, learned.statistics.mean, learned.statistics.std, planning, inner_loop=search.inner_loop
+    )
     pairs = find_pairs(run, learned, settings, data_path)
     image_size = description.config.model.encoder.image_size
     envs = task.make_vector_env(len(pairs), simulation_device(device), image_size)
@@ -109,6 +118,9 @@ def evaluate_run(
         found = evaluate(envs, pairs, planner, model.log_prior.exp(), budget=settings.budget)
     result = {**known, **found.result, "step": description.step, "search": search.description}
     result |= {"evaluated": evaluated, "made_with": made_with}
+    if isinstance(imagining, DistilledModel):
+        result["distilled_capacities"] = list(imagining.capacities)
+        result["episodes_with_own_predictor"] = sum(r.capacity not in imagining.capacities for r in found.records)
     if "imported_from" in description.extras:
         result["imported_from"] = description.extras["imported_from"]
     if is_shared:

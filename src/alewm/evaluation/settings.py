@@ -15,6 +15,9 @@ Split = Literal["train", "validation", "test"]
 EVALUATIONS = "evaluations"
 """The folder below a run's for results of other than the default settings."""
 
+OWN_DYNAMICS = "own"
+"""Plan with the model's own predictor."""
+
 
 @dataclass(frozen=True)
 class EvaluationSettings:
@@ -32,6 +35,8 @@ class EvaluationSettings:
     """Search as it is written, in float32, also where a faster search could run."""
     data_set: str = ""
     """Whose pairs, of a run that learned from several data sets; empty for a run of one."""
+    dynamics: str = OWN_DYNAMICS
+    """What imagines the future: `own` (the model's predictor), `distilled` (those beside the run), or their folder."""
 
     def __post_init__(self) -> None:
         if self.num_episodes is not None and self.num_episodes < 1:
@@ -43,6 +48,10 @@ class EvaluationSettings:
         del values["planning"]["episodes_per_batch"]  # bounds memory; changes nothing but rounding
         if not self.data_set:
             del values["data_set"]
+        if self.dynamics == OWN_DYNAMICS:
+            del values["dynamics"]
+        else:
+            values["dynamics"] = Path(self.dynamics).name  # which networks they are, their hashes say
         return values
 
     def name(self) -> str:
@@ -62,6 +71,7 @@ class EvaluationSettings:
             f"seed-{planning.seed}": planning.seed != usual.planning.seed,
             "portable-noise": planning.portable_noise,
             "reference-search": self.reference_search,
+            f"dynamics-{Path(self.dynamics).name}": self.dynamics != usual.dynamics,
         }
         return "_".join(part.replace(":", "-").replace(",", "-") for part, is_unusual in parts.items() if is_unusual)
 

@@ -7,6 +7,7 @@ A checkpoint is a folder `step-<n>` with
 - `checkpoint.json`: step, the run's config, the position in the data, and what the caller adds (normalisation, ...).
 """
 
+import hashlib
 import json
 import os
 import re
@@ -134,6 +135,15 @@ def load_world_model(checkpoint: Path, device: torch.device | None = None) -> tu
     model = build_world_model(description.config.model, torch.Generator())
     _load_weights(checkpoint, model)
     return model.to(device or torch.device("cpu")).eval(), description
+
+
+def weights_sha256(checkpoint: Path) -> str:
+    """The SHA-256 of a checkpoint's weights, by which what was made from them knows them again."""
+    path = checkpoint / _MODEL
+    if not path.is_file():
+        raise InputError(f"{path} is missing. {_cure(checkpoint)}")
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def load_checkpoint(

@@ -1,0 +1,169 @@
+"""Distilling a run: its data and encoder, the capacities its pairs choose, and one small network for each of them.
+
+The networks are in `RUN/distilled/k<capacity>/` (`alewm.planning.distilled`). One that is there already is kept where
+its settings and the model's weights are the same, and refused with the difference where they are not.
+"""
+
+import time
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from alewm.config import differences, to_dict
+from alewm.errors import InputError
+from alewm.evaluation.own_data import open_own_data, own_data_path
+from alewm.model.world_model import WorldModel
+from alewm.planning.distilled import (
+    DISTILLED,
+    FORMAT,
+    DistilledModel,
+    distilled_capacities,
+    load_distilled,
+    read_description,
+)
+from alewm.progress import Progress
+from alewm.runs.lock import only_writer
+from alewm.runs.provenance import provenance
+from alewm.training.checkpoint import load_world_model, weights_sha256
+from alewm.training.data_sets import data_set_of
+from alewm.training.distill import (
+    DistillConfig,
+    chosen_capacities,
+    encode_windows,
+    fit_dynamics,
+    open_loop_errors,
+    write_dynamics,
+)
+from alewm.training.run import latest_checkpoint
+
+
+@dataclass(frozen=True)
+class Distilled:
+    """The dynamics that a run has been distilled to."""
+
+    path: Path
+    """The folder that holds them all."""
+    networks: dict[int, dict[str, Any]]
+    """The content of `distilled.json`, by capacity."""
+
+
+def distill(
+    run: str | Path,
+    capacities: Sequence[int] = (),
+    config: DistillConfig | None = None,
+    *,
+    data_path: Path | None = None,
+    out: Path | None = None,
+    device: torch.device | None = None,
+    is_silent: bool = False,
+) -> Distilled:
+    """Small dynamics for `capacities` of the newest checkpoint of `run`, found in `out` or fitted and written there.
+
+    Without `capacities` there is one network for each that pairs of training episodes choose. The data file is the one
+    the run was trained on, at `data_path` if it has moved; `out` is `RUN/distilled` if it is not given.
+    """
+    run, config = Path(run), config or DistillConfig()
+    checkpoint = latest_checkpoint(run)
+    model, description = load_world_model(checkpoint, device)
+    for capacity in capacities:
+        model.support.index_of(capacity)
+    if len(description.config.data_sets) > 1:
+        raise InputError(f"{run} learned from several data sets. Only a model of one task can be distilled.")
+    learned, folder = data_set_of(description), out or run / DISTILLED
+    asked = {"weights_sha256": weights_sha256(checkpoint), "settings": to_dict(config)}
+    networks = _finished(folder, asked)
+    wanted = tuple(sorted(set(capacities))) or _chosen_before(networks)
+    if wanted and networks.keys() >= set(wanted):
+        return Distilled(folder, {capacity: networks[capacity] for capacity in wanted})
+    data = own_data_path(run, learned, data_path)
+    with only_writer(folder), open_own_data(run, learned, data) as (store, splits):
+        train = splits.train[: config.num_episodes or None]
+        pairs = chosen_capacities(model, store, splits.train)
+        wanted = wanted or tuple(sorted(pairs))
+        missing = [capacity for capacity in wanted if capacity not in networks]
+        num_frames = len(store.drawn_rows(train)) + len(store.drawn_rows(splits.validation))
+        with _bar("encoding frames", num_frames, "frames", is_silent) as bar:
+            windows, held_out = (
+                encode_windows(
+                    model,
+                    store,
+                    episodes,
+                    learned.statistics,
+                    horizon=config.horizon,
+                    width=max(missing),
+                    advance=bar.advance if bar is not None else lambda _: None,
+                )
+                for episodes in (train, splits.validation)
+            )
+        for capacity in missing:
+            began = time.perf_counter()
+            with _bar(f"fitting {capacity} coordinates", config.num_updates, "updates", is_silent) as bar:
+                advance = bar.advance if bar is not None else lambda _: None
+                network = fit_dynamics(windows, held_out, capacity, config, advance=advance)
+            networks[capacity] = {
+                "format": FORMAT,
+                "config": to_dict(network.config),
+                **asked,
+                "checkpoint": checkpoint.name,
+                "fingerprint": learned.fingerprint,
+                "training_windows": len(windows),
+                "training_pairs_by_capacity": {str(k): count for k, count in sorted(pairs.items())},
+                "validation_error": {
+                    "distilled": open_loop_errors(network.imagine, held_out, capacity),
+                    "own": open_loop_errors(_own_rollout(model, capacity), held_out, capacity),
+                },
+                "parameters": sum(parameter.numel() for parameter in network.parameters()),
+                "seconds": time.perf_counter() - began,
+                "made_with": provenance(),
+            }
+            write_dynamics(folder / f"k{capacity}", network, networks[capacity])
+    return Distilled(folder, {capacity: networks[capacity] for capacity in wanted})
+
+
+def with_dynamics(model: WorldModel, run: Path, dynamics: str) -> DistilledModel:
+    """`model`, the newest checkpoint of `run`, with the distilled dynamics in the run or in the folder `dynamics`."""
+    folder = run / DISTILLED if dynamics == DISTILLED else Path(dynamics)
+    if not distilled_capacities(folder):
+        raise InputError(f"{folder} holds no distilled dynamics. Make them: alewm distill {run}")
+    return load_distilled(model, weights_sha256(latest_checkpoint(run)), folder)
+
+
+def distill_table(networks: dict[int, dict[str, Any]]) -> str:
+    """Size and open-loop error of each network beside the model's own predictor, for a terminal."""
+    horizon = max(len(each["validation_error"]["distilled"]) for each in networks.values())
+    ahead = "".join(f"{f'{h} ahead':>10}" for h in range(1, horizon + 1))
+    lines = [f"{'capacity':<10}{'dynamics':<12}{'parameters':>12}{ahead}   (error / variance, validation)"]
+    for capacity, each in networks.items():
+        for name, count in (("distilled", f"{each['parameters']:,}"), ("own", "")):
+            errors = "".join(f"{error:>10.4f}" for error in each["validation_error"][name])
+            lines.append(f"{capacity:<10}{name:<12}{count:>12}{errors}")
+    return "\n".join(lines)
+
+
+def _finished(folder: Path, asked: dict[str, Any]) -> dict[int, dict[str, Any]]:
+    found = {capacity: read_description(path) for capacity, path in distilled_capacities(folder).items()}
+    for capacity, each in found.items():
+        if changed := differences(asked, {name: each[name] for name in asked}):
+            raise InputError(
+                f"{folder / f'k{capacity}'} was distilled otherwise:\n  " + "\n  ".join(changed) + "\nRemove it, or "
+                "give another folder with --out."
+            )
+    return found
+
+
+def _chosen_before(networks: dict[int, dict[str, Any]]) -> tuple[int, ...]:
+    """What training pairs were found to choose when one of the networks was fitted; nothing before that."""
+    counts: dict[str, int] = next((each["training_pairs_by_capacity"] for each in networks.values()), {})
+    return tuple(sorted(map(int, counts)))
+
+
+def _own_rollout(model: WorldModel, capacity: int) -> Any:
+    return lambda z, a: model.imagine_prefix(z, a, capacity, model.context_length)
+
+
+def _bar(title: str, total: int, unit: str, is_silent: bool) -> Any:
+    return nullcontext() if is_silent else Progress(title, total, unit)

@@ -1,0 +1,85 @@
+"""Fitting distilled dynamics: windows are cut where they should be, and a known system is recovered."""
+
+import math
+
+import pytest
+import torch
+
+from alewm.errors import InputError
+from alewm.training.distill import DistillConfig, LatentWindows, fit_dynamics, open_loop_errors
+
+QUICK = DistillConfig(hidden_dim=32, num_updates=600, batch_size=64)
+
+
+def linear_system(num_episodes, seed, *, width=3, length=51):
+    """Episodes of z' = A z + B a, a block of five actions at a time; rows between frames are NaN."""
+    generator = torch.Generator().manual_seed(seed)
+    turn = torch.tensor([[0.9, -0.3, 0.0], [0.3, 0.9, 0.1], [0.0, 0.0, 0.8]])
+    push = torch.linspace(-0.4, 0.4, 3 * 10).view(3, 10)
+    actions = torch.randn(num_episodes, length, 2, generator=generator)
+    latents = torch.full((num_episodes, length, width), math.nan)
+    latents[:, 0, :3] = torch.randn(num_episodes, 3, generator=generator)
+    for row in range(5, length, 5):
+        blocks = actions[:, row - 5 : row].flatten(1)
+        latents[:, row, :3] = latents[:, row - 5, :3] @ turn.T + blocks @ push.T
+    starts = [episode * length + row for episode in range(num_episodes) for row in range(0, length - 25, 5)]
+    return LatentWindows(latents.flatten(0, 1), actions.flatten(0, 1), torch.tensor(starts), 5)
+
+
+def test_a_window_has_the_blocks_between_its_latents():
+    rows = torch.arange(60.0)
+    windows = LatentWindows(rows[:, None].repeat(1, 3), torch.stack([rows, -rows], 1), torch.tensor([2, 30]), 4)
+    z, a = windows.take(torch.tensor([1, 0]), 2)
+    assert z[:, :, 0].tolist() == [[30, 35, 40, 45, 50], [2, 7, 12, 17, 22]]
+    assert z.shape == (2, 5, 2)
+    assert a.shape == (2, 4, 10)
+    assert a[0, 1].tolist() == [35, -35, 36, -36, 37, -37, 38, -38, 39, -39]
+
+
+def test_a_linear_system_is_recovered_over_the_whole_horizon():
+    train, held_out = linear_system(200, 0), linear_system(40, 1)
+    network = fit_dynamics(train, held_out, 3, QUICK)
+    errors = open_loop_errors(network.imagine, held_out, 3)
+    assert len(errors) == 5
+    assert max(errors) < 0.01, "of the variance that is there to be explained"
+    fresh = open_loop_errors(network.imagine, linear_system(40, 2), 3)
+    assert max(fresh) < 0.01
+
+
+def test_the_same_seed_fits_the_same_network_and_draws_nothing_globally():
+    train, held_out = linear_system(40, 0), linear_system(10, 1)
+    config = DistillConfig(hidden_dim=8, num_updates=20, batch_size=16)
+    before = torch.get_rng_state()
+    first, second = (fit_dynamics(train, held_out, 3, config).state_dict() for _ in range(2))
+    assert torch.equal(before, torch.get_rng_state())
+    assert all(torch.equal(first[name], second[name]) for name in first)
+
+
+def test_the_network_with_the_lowest_validation_error_is_kept(monkeypatch):
+    """Validation of another system: what is learned later is worse there, so an early network must win."""
+    train, held_out = linear_system(40, 0), linear_system(10, 1)
+    seen = []
+
+    def worse_each_time(imagine, windows, capacity):
+        seen.append({name: tensor.clone() for name, tensor in imagine.__self__.state_dict().items()})
+        return [float(len(seen))]
+
+    monkeypatch.setattr("alewm.training.distill.open_loop_errors", worse_each_time)
+    kept = fit_dynamics(train, held_out, 3, DistillConfig(hidden_dim=8, num_updates=20, batch_size=16)).state_dict()
+    assert len(seen) == 10
+    assert all(torch.equal(kept[name], seen[0][name]) for name in kept)
+    assert not torch.equal(kept["output_layer.weight"], seen[-1]["output_layer.weight"])
+
+
+def test_an_error_of_one_is_no_better_than_the_mean():
+    windows = linear_system(100, 3)
+    z, _ = windows.take(torch.arange(len(windows)), 3)
+    mean = z.flatten(0, 1).mean(0)
+    errors = open_loop_errors(lambda first, a: [mean.expand_as(first)] * 5, windows, 3)
+    assert sum(errors) / 5 == pytest.approx(1, abs=0.15)
+
+
+def test_a_fit_that_diverges_is_refused():
+    train, held_out = linear_system(40, 0), linear_system(10, 1)
+    with pytest.raises(InputError, match="no validation error was finite"):
+        fit_dynamics(train, held_out, 3, DistillConfig(num_updates=60, learning_rate=1e30))
