@@ -9,6 +9,7 @@ import time
 
 import pytest
 from conftest import COLLECT, SEARCH
+from human_demonstrations import demonstrations, write_zarr, zipped
 
 from alewm.data.store import EpisodeStore
 
@@ -116,3 +117,49 @@ def test_a_file_where_a_folder_is_needed_is_named(refused, tmp_path, inside):
     (tmp_path / "taken.h5").touch()
     said = refused(*COLLECT, "--out", f"taken.h5/{inside}")
     assert said == "alewm: taken.h5 is a file, where a folder is needed. Choose another path, or move the file away.\n"
+
+
+@pytest.fixture(scope="module")
+def human(tmp_path_factory):
+    """A zip of human demonstrations of Push-T, as people download it."""
+    folder = tmp_path_factory.mktemp("human")
+    return zipped(write_zarr(folder, demonstrations()), folder / "pusht.zip")
+
+
+def test_human_demonstrations_become_a_file_of_copies(alewm, alewm_here, refused, tmp_path, human):
+    settings = ("collect", "push-t", "--demonstrations", human, "--copies", 2, "--max-steps", 2, "--image-size", 28)
+    assert "18 episodes" in alewm_here(*settings, "--jobs", 1, "--out", "1.h5")
+    assert "No --demonstrations" not in alewm(*settings, "--jobs", 2, "--out", "2.h5").stderr
+    assert (tmp_path / "1.h5").read_bytes() == (tmp_path / "2.h5").read_bytes()
+    assert "noise 0.038 instead of 0.1" in refused(*settings, "--noise", 0.1, "--out", "1.h5")
+    alewm_here(*settings, "--held-out", "--jobs", 1, "--out", "others.h5")
+    with EpisodeStore.open(tmp_path / "1.h5") as store, EpisodeStore.open(tmp_path / "others.h5") as others:
+        facts = store.attributes
+        assert (facts["behaviour"], facts["copies"], facts["noise"]) == ("demonstrations", 2, 0.038)
+        assert (store.num_episodes, others.num_episodes) == (18, 2)
+        assert {*store.column("family"), *others.column("family")} == set(range(10))
+
+
+def test_without_demonstrations_push_t_says_what_it_records_instead(alewm, alewm_here, tmp_path):
+    few = ("collect", "push-t", "--episodes", 1, "--max-steps", 1, "--image-size", 28, "--jobs", 1, "--out")
+    said = alewm(*few, "a.h5").stderr
+    assert "No --demonstrations were given: the behaviour 'expert' is recorded instead. The human demonstr" in said
+    alewm_here(*few, "b.h5", "--behaviour", "expert")
+    assert (tmp_path / "a.h5").read_bytes() == (tmp_path / "b.h5").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("push-t", "--copies", 3), "--copies, --noise and --held-out are about copies of --demonstrations"),
+        (("push-t", "--demonstrations", "none.zarr"), "There is no none.zarr. The human demonstrations are public"),
+        (("push-t", "--demonstrations", "HUMAN", "--episodes", 3), "leave out --episodes and --behaviour"),
+        (("push-t", "--demonstrations", "HUMAN", "--behaviour", "weak"), "leave out --episodes and --behaviour"),
+        (("push-t", "--demonstrations", "HUMAN", "--copies", 0), "--copies is 1 or more"),
+        (("two-room", "--demonstrations", "HUMAN"), "There are no public demonstrations of 'two-room'"),
+    ],
+)
+def test_bad_requests_for_demonstrations_get_a_message_and_leave_nothing(refused, tmp_path, human, arguments, message):
+    given = [human if argument == "HUMAN" else argument for argument in arguments]
+    assert message in refused("collect", *given, "--out", "new/file.h5")
+    assert not (tmp_path / "new").exists()

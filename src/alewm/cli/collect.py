@@ -1,5 +1,6 @@
 """`alewm collect`: episodes of a task, recorded into one file."""
 
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -7,6 +8,7 @@ from typing import Annotated
 import tyro
 
 from alewm.cli.flags import Filter
+from alewm.errors import InputError
 
 
 @dataclass(frozen=True)
@@ -21,8 +23,8 @@ class Collect:
     """The task, for example two-room."""
     out: Path
     """The file to write; its folder is made if it does not exist."""
-    episodes: int = 10_000
-    """How many episodes."""
+    episodes: int | None = None
+    """How many episodes: 10,000 if not given, and all copies of --demonstrations."""
     seed: int = 0
     """Every episode is determined by this seed and its number."""
     image_size: int | None = None
@@ -32,6 +34,17 @@ class Collect:
     extra alewm[zstd]."""
     behaviour: str | None = None
     """What acts while recording, for tasks that have a choice; if not given, what comes nearest to published data."""
+    demonstrations: Path | None = None
+    """Push-T: the file of human demonstrations, pusht_cchi_v7_replay.zarr (folder, zip or tar) or an npz. Noisy copies
+    of them are recorded, as in the published training data."""
+    copies: int | None = None
+    """Episodes per demonstration; if not given, 101, as published. The first is exact, the others have noise."""
+    noise: float | None = None
+    """Mean standard deviation of the noise on the actions of copies; if not given, 0.038, which gives all actions the
+    standard deviation that they have in the published file."""
+    held_out: bool = False
+    """Record the demonstrations that the published training file leaves out (21 of 206), for a test on demonstrations
+    never seen; otherwise the others (185)."""
     max_steps: int | None = None
     """Cut episodes after this many environment steps, for a quick try; if not given, where the task does."""
     draw_every: int = 1
@@ -44,9 +57,21 @@ class Collect:
         """Records what is missing of the file."""
         from alewm.data.codec import Compression
         from alewm.envs.registration import get_task
-        from alewm.experiments.collection import collect_task
+        from alewm.experiments.collection import Demonstrations, collect_task
         from alewm.experiments.data_statistics import load_or_measure, statistics_table
 
+        task = get_task(self.task)
+        chosen = None
+        if self.demonstrations is not None:
+            chosen = Demonstrations(self.demonstrations, self.copies, self.noise, self.held_out)
+        elif self.copies is not None or self.noise is not None or self.held_out:
+            raise InputError("--copies, --noise and --held-out are about copies of --demonstrations: give those, too.")
+        elif task.demonstrations_home is not None and self.behaviour is None:
+            print(
+                f"No --demonstrations were given: the behaviour {task.default_behaviour!r} is recorded instead. "
+                f"{task.where_demonstrations}",
+                file=sys.stderr,
+            )
         made = collect_task(
             self.task,
             self.out,
@@ -55,11 +80,11 @@ class Collect:
             image_size=self.image_size,
             compression=Compression(self.compression),
             behaviour=self.behaviour,
+            demonstrations=chosen,
             max_steps=self.max_steps,
             draw_every=self.draw_every,
             jobs=self.jobs,
         )
-        print(made.in_words(self.out, self.episodes))
-        task = get_task(self.task)
+        print(made.in_words(self.out))
         print(statistics_table(load_or_measure(self.out, task), task))
         print(self.out)

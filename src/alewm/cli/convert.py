@@ -58,7 +58,7 @@ class Convert:
             jobs=self.jobs,
         )
         with EpisodeStore.open(self.out) as store:
-            print(made.in_words(self.out, store.num_episodes))
+            print(made.in_words(self.out))
             height, width, _ = store.frame_shape
             others = ", ".join(name for name in store.column_names if name not in ("pixels", "action")) or "nothing"
             print(f"frames of {height} x {width}, {store.action_dim} numbers per action; also {others}")

@@ -103,13 +103,21 @@ _FLAGS = {
 }
 """What `alewm collect` stores of its flags, except how frames are compressed: that changes no frame."""
 
+_COPY_FLAGS = {"copies": "--copies", "noise": "--noise"}
+"""What it stores besides where it copied demonstrations: these, their fingerprint and whether they are held out."""
+
 
 def collect_command(attributes: Mapping[str, Any], out: str) -> str | None:
     """The `alewm collect` command that makes a file with these attributes; None where no such command made it."""
-    if not {"task", "num_episodes", "seed"} <= attributes.keys() <= {"task", *_FLAGS}:
+    known = {"task", *_FLAGS, *_COPY_FLAGS, "demonstrations", "held_out"}
+    if not {"task", "num_episodes", "seed"} <= attributes.keys() <= known:
         return None
-    flags = " ".join(f"{flag} {attributes[name]}" for name, flag in _FLAGS.items() if name in attributes)
-    return f"alewm collect {attributes['task']} {flags} --out {shlex.quote(out)}"
+    flags, command = {**_FLAGS, **_COPY_FLAGS}, f"alewm collect {attributes['task']}"
+    if "demonstrations" in attributes:
+        command += " --demonstrations PATH" + (" --held-out" if attributes.get("held_out") else "")
+        del flags["num_episodes"], flags["behaviour"]  # they follow
+    given = " ".join(f"{flag} {attributes[name]}" for name, flag in flags.items() if name in attributes)
+    return f"{command} {given} --out {shlex.quote(out)}"
 
 
 _WHERE_NOTHING_IS_SAID = {"filter": "gzip", schema.DRAW_EVERY: 1}

@@ -13,6 +13,8 @@ from alewm.progress import Progress
 class Collected:
     """What a collection added to its file."""
 
+    num_episodes: int
+    """Episodes in the file."""
     num_new_frames: int
     """Frames recorded now; 0 if the file was complete already."""
     seconds: float
@@ -25,9 +27,9 @@ class Collected:
         """Frames made, compressed and stored per second."""
         return self.num_new_frames / self.seconds
 
-    def in_words(self, path: Path, num_episodes: int) -> str:
+    def in_words(self, path: Path) -> str:
         """One line for the person who waited."""
-        size = f"{num_episodes:,} episodes in {path.stat().st_size / 1e6:,.1f} MB"
+        size = f"{self.num_episodes:,} episodes in {path.stat().st_size / 1e6:,.1f} MB"
         if not self.num_new_frames:
             return f"complete already: {size}"
         rate = f"{self.frames_per_second:,.0f} frames/s with {self.num_processes} processes"
@@ -51,4 +53,4 @@ def collect_watched(
             bar.advance(now.num_done - bar.done, f"{rate:,.0f} frames/s")
 
         collect(source, out, num_episodes=num_episodes, num_workers=num_workers, on_progress=show, **options)
-    return Collected(num_new_frames, time.perf_counter() - began, num_workers)
+    return Collected(num_episodes, num_new_frames, time.perf_counter() - began, num_workers)

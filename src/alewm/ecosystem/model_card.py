@@ -71,8 +71,7 @@ def model_card(
 
 def _data_note(task: str, data: Mapping[str, Any]) -> str | None:
     """What must be said beside any number about data that were recorded here."""
-    is_ours = "made_with" in data and task in task_names()
-    return get_task(task).data_note or None if is_ours else None
+    return (get_task(task).note_on(data.get("made_with")) if task in task_names() else "") or None
 
 
 def _success(result: Mapping[str, Any], extras: Mapping[str, Any]) -> str:

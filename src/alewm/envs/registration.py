@@ -8,6 +8,7 @@ Other packages enter theirs (`alewm.envs.entered`); a name of ours stays ours.
 import gymnasium
 
 from alewm.envs.entered import entered_tasks, load_entered
+from alewm.envs.push_t import WHERE_DEMONSTRATIONS_ARE
 from alewm.envs.task import Task
 from alewm.envs.visible import Visible, all_of
 from alewm.errors import unknown_name
@@ -62,6 +63,11 @@ _TASKS = {
                 "weak": "alewm.envs.push_t.weak:collect_episodes",
             },
             statistics_home="alewm.envs.push_t.statistics:PushTStatistics",
+            demonstrations_home="alewm.envs.push_t.copies:copies_of_file",
+            where_demonstrations=WHERE_DEMONSTRATIONS_ARE,
+            demonstrations_note=(
+                "Copies of the human demonstrations with noise of our choice: near the published file, not equal to it."
+            ),
             data_note=(
                 "Data of our own expert, not the published demonstrations: not comparable with published figures."
             ),

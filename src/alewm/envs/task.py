@@ -5,6 +5,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import Any, Protocol, cast, runtime_checkable
 
 import numpy as np
@@ -42,6 +43,30 @@ class CollectEpisodes(Protocol):
         ...
 
 
+@runtime_checkable
+class EpisodeCopies(CollectEpisodes, Protocol):
+    """Episodes that are copies of demonstrations, so many and no more."""
+
+    @property
+    def num_episodes(self) -> int:
+        """All copies of all demonstrations."""
+        ...
+
+
+@runtime_checkable
+class CopyDemonstrations(Protocol):
+    """Makes an episode source of a file of demonstrations."""
+
+    def __call__(
+        self, path: Path, *, copies: int = ..., noise: float = ..., held_out: bool = ...
+    ) -> tuple[EpisodeCopies, dict[str, Any]]:
+        """Noisy copies of the demonstrations in `path`, and what a data file made of them says of itself.
+
+        `held_out` takes those that the published training file leaves out.
+        """
+        ...
+
+
 @dataclass(frozen=True)
 class Task:
     """A goal environment with the behaviour that its data are collected with."""
@@ -70,6 +95,12 @@ class Task:
     data_note: str = ""
     """What to say beside every number about data that `alewm collect` recorded of it, where they are not those that
     published numbers are about."""
+    demonstrations_home: str | None = None
+    """`module:function` of a `CopyDemonstrations`, where its data can be made from demonstrations that people gave."""
+    where_demonstrations: str = ""
+    """Where people get that file."""
+    demonstrations_note: str = ""
+    """What to say beside every number about data made from it."""
     extra: str | None = None
     """The extra of this package that installs its simulator, if it needs one."""
     drawing_is_slow: bool = False
@@ -105,6 +136,19 @@ class Task:
             raise unknown_name(f"behaviour of {self.name}", behaviour, self.behaviours)
         return cast("CollectEpisodes", self._load(self.behaviours[behaviour]))
 
+    @property
+    def copy_demonstrations(self) -> CopyDemonstrations:
+        """What makes data of a file of demonstrations; refused for tasks that have none."""
+        if self.demonstrations_home is None:
+            raise InputError(f"There are no public demonstrations of {self.name!r}: leave out --demonstrations.")
+        return cast("CopyDemonstrations", self._load(self.demonstrations_home))
+
+    def note_on(self, made_with: str | None) -> str:
+        """What to say beside every number about data that this `alewm collect` command made; of other data nothing."""
+        if made_with is None:
+            return ""
+        return self.demonstrations_note if " --demonstrations " in made_with else self.data_note
+
     def make_statistics(self) -> TaskStatistics | None:
         """A new collector of the task's own figures, if it has one."""
         return None if self.statistics_home is None else cast("TaskStatistics", self._load(self.statistics_home)())
@@ -115,11 +159,19 @@ class Task:
         return tuple(self.vector_env_class.state_shapes)
 
     def episode_source(
-        self, image_size: int | None = None, behaviour: str | None = None, draw_every: int = 1
+        self,
+        image_size: int | None = None,
+        behaviour: str | None = None,
+        draw_every: int = 1,
+        copied: CollectEpisodes | None = None,
     ) -> Callable[..., Iterator[dict[str, np.ndarray]]]:
-        """(seed, episode indices) to finished episodes, by default of the native size and the default behaviour."""
+        """(seed, episode indices) to finished episodes, by default of the native size and the default behaviour.
+
+        With `copied` demonstrations, to theirs.
+        """
         size = checked_image_size(self.image_size if image_size is None else image_size, self.image_size)
-        return partial(self.collect_with(behaviour or self.default_behaviour), image_size=size, draw_every=draw_every)
+        acting = copied or self.collect_with(behaviour or self.default_behaviour)
+        return partial(acting, image_size=size, draw_every=draw_every)
 
     def make_vector_env(
         self, num_envs: int, device: torch.device | str = "cpu", image_size: int | None = None

@@ -49,8 +49,8 @@ class Run:
         """What every caption must say about its data: where `alewm collect` recorded them, of most tasks nothing."""
         if "imported_from" in self.config:
             return "Imported weights, which may have been trained on the episodes held out here."
-        task, is_ours = self.config.get("task"), "made_with" in self.provenance.get("data", {})
-        return get_task(task).data_note if is_ours and task in task_names() else ""
+        task, made_with = self.config.get("task"), self.provenance.get("data", {}).get("made_with")
+        return get_task(task).note_on(made_with) if task in task_names() else ""
 
     def scalars(self) -> dict[str, Series]:
         """Every scalar metric over steps, by name; entries that are not finite numbers are left out.

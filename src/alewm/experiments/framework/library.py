@@ -49,10 +49,10 @@ class Library:
         notes = []
         for name in sorted(data_sets):
             with EpisodeStore.open(self.data_path(name)) as store:
-                is_ours = collect_command(store.attributes, store.path.name) is not None
-                task = store.attributes["task"] if is_ours else None  # a data set may be called otherwise
-            if task is not None and get_task(task).data_note:
-                notes.append(f"{TASK_TITLES[task]}: {get_task(task).data_note}")
+                command = collect_command(store.attributes, store.path.name)
+                task = store.attributes["task"] if command else None  # a data set may be called otherwise
+            if task is not None and (note := get_task(task).note_on(command)):
+                notes.append(f"{TASK_TITLES[task]}: {note}")
         return " ".join(dict.fromkeys(notes))
 
     def folder(self, run: Run) -> Path:

@@ -1,0 +1,235 @@
+"""Reads the human Push-T demonstrations in the forms people have them in.
+
+The public file is `pusht_cchi_v7_replay.zarr`, in zarr's second format: every array is a `.zarray` (JSON) beside chunk
+files, compressed with Blosc. The folder, a zip or a tar archive of it are read, and a small npz with the same arrays.
+Pictures are never looked at. zarr itself is not needed: HDF5's Blosc filter (package hdf5plugin) decodes the chunks.
+"""
+
+import hashlib
+import importlib
+import itertools
+import json
+import math
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import h5py
+import numpy as np
+
+from alewm.envs.push_t import WHERE_DEMONSTRATIONS_ARE as WHERE
+from alewm.errors import InputError
+from alewm.shapes import Float, Int
+
+BLOSC_INSTALL = "pip install 'alewm[push-t]'"
+
+_ARRAYS = {"states": "data/state", "actions": "data/action", "episode_ends": "meta/episode_ends"}
+"""Names in the npz, and in the zarr."""
+
+_MOST_CHUNK_BYTES = 1 << 30
+_BLOSC_FILTER = 32001
+_BLOSC_HEADER_BYTES = 16
+
+
+@dataclass(frozen=True)
+class DemonstrationFile:
+    """All demonstrations, one after the other."""
+
+    path: Path
+    """Where they were read."""
+    states: Float[np.ndarray, "rows 5"]
+    """float32: pusher x, y; block x, y; block angle."""
+    targets: Float[np.ndarray, "rows 2"]
+    """float32: the point the pusher was drawn to, in pixels of the arena."""
+    ends: Int[np.ndarray, " demonstrations"]
+    """int64: the row behind the last of each demonstration."""
+
+    @property
+    def fingerprint(self) -> str:
+        """Says whether two files hold the same demonstrations, in whatever form."""
+        content = hashlib.sha256()
+        for array in (self.states, self.targets, self.ends):
+            content.update(array.tobytes())
+        return content.hexdigest()[:16]
+
+    def rows_of(self, demonstration: int) -> slice:
+        """Its rows."""
+        return slice(int(self.ends[demonstration - 1]) if demonstration else 0, int(self.ends[demonstration]))
+
+
+def read_demonstrations(path: Path) -> DemonstrationFile:
+    """The demonstrations in the folder or file at `path`; whatever is no such file is refused."""
+    if not path.exists():
+        raise InputError(f"There is no {path}. {WHERE}")
+    try:
+        arrays = _arrays(path)
+    except (zipfile.BadZipFile, tarfile.TarError, zlib.error, EOFError, OSError) as error:
+        raise _damaged(path, str(error) or type(error).__name__) from error
+    return _checked(path, arrays)
+
+
+def _arrays(path: Path) -> dict[str, np.ndarray]:
+    if path.is_file() and zipfile.is_zipfile(path):
+        with zipfile.ZipFile(path) as archive:
+            if any(name.endswith(".npy") for name in archive.namelist()):
+                return _npz_arrays(path)
+    files = _zarr_files(path)
+    return {name: _zarr_array(path, files, inside) for name, inside in _ARRAYS.items()}
+
+
+def _npz_arrays(path: Path) -> dict[str, np.ndarray]:
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            if missing := [name for name in _ARRAYS if name not in file]:
+                found = ", ".join(file) or "nothing"
+                raise InputError(f"{path} lacks {', '.join(missing)}; found are {found}. {WHERE}")
+            return {name: file[name] for name in _ARRAYS}
+    except InputError:
+        raise
+    except ValueError as error:  # NumPy's word for a member that is no array
+        raise _damaged(path, str(error)) from error
+
+
+def _zarr_files(path: Path) -> dict[str, bytes]:
+    """The files of the three arrays, by their names inside the zarr."""
+    wanted = tuple(f"{inside}/" for inside in _ARRAYS.values())
+    found: dict[str, dict[str, bytes]] = {}
+    for name, content in _all_files(path, wanted):
+        place = next(inside for inside in wanted if inside in name)
+        root, _, rest = name.rpartition(place)
+        found.setdefault(root, {})[place + rest] = content
+    roots = [root for root, files in found.items() if f"{_ARRAYS['episode_ends']}/.zarray" in files]
+    if len(roots) != 1:
+        what = "no such file" if not roots else f"{len(roots)} of them: {', '.join(sorted(roots))}"
+        raise InputError(
+            f"{path} should be or hold one pusht_cchi_v7_replay.zarr (zarr format 2, with data/state, data/action and "
+            f"meta/episode_ends), found {what}. {WHERE}"
+        )
+    return found[roots[0]]
+
+
+def _all_files(path: Path, wanted: tuple[str, ...]) -> Iterator[tuple[str, bytes]]:
+    """Names and contents of the files in `path` whose names contain one of `wanted`."""
+    if path.is_dir():
+        for root in (path, *sorted(path.glob("*.zarr")), *sorted(path.glob("*/*.zarr"))):
+            for file in (file for inside in wanted for file in sorted((root / inside).glob("*")) if file.is_file()):
+                yield file.relative_to(path).as_posix(), file.read_bytes()
+    elif zipfile.is_zipfile(path):
+        with zipfile.ZipFile(path) as archive:
+            for name in archive.namelist():
+                if any(inside in name for inside in wanted) and not name.endswith("/"):
+                    yield name, archive.read(name)
+    elif tarfile.is_tarfile(path):
+        with tarfile.open(path) as tar:
+            for member in tar:
+                if member.isfile() and any(inside in member.name for inside in wanted):
+                    content = tar.extractfile(member)
+                    assert content is not None
+                    yield str(PurePosixPath(member.name)), content.read()
+    else:
+        raise InputError(f"{path} is neither a folder nor a zip, tar or npz file. {WHERE}")
+
+
+def _zarr_array(path: Path, files: Mapping[str, bytes], inside: str) -> np.ndarray:
+    """The array called `inside`, from its description and all of its chunks."""
+    if f"{inside}/.zarray" not in files:
+        raise InputError(f"{path} lacks {inside}/.zarray, the description of an array. {WHERE}")
+    shape, chunks, dtype, compressor, separator = _description(path, inside, files[f"{inside}/.zarray"])
+    grid = [range(-(-size // chunk)) for size, chunk in zip(shape, chunks, strict=True)]
+    num_chunks = math.prod(map(len, grid))
+    # zarr reads a chunk that is not there as zeros. Nobody pushed at zero: here it is a download that was cut.
+    num_found = sum(name.startswith(f"{inside}/") and not PurePosixPath(name).name.startswith(".") for name in files)
+    if num_found < num_chunks:
+        raise _damaged(path, f"{inside} has {num_found} of {num_chunks} chunks")
+    array = np.empty([len(cells) * chunk for cells, chunk in zip(grid, chunks, strict=True)], dtype)
+    for cell in itertools.product(*grid):
+        name = f"{inside}/{separator.join(map(str, cell))}"
+        if name not in files:
+            raise _damaged(path, f"the chunk {name} is missing")
+        content = files[name]
+        try:
+            chunk = content if compressor is None else _from_blosc(content, math.prod(chunks), dtype)
+            part = np.frombuffer(chunk, dtype).reshape(chunks)
+        except (ValueError, OSError) as error:
+            raise _damaged(path, f"the chunk {name} cannot be decoded ({error})") from error
+        array[tuple(slice(i * size, (i + 1) * size) for i, size in zip(cell, chunks, strict=True))] = part
+    return array[tuple(slice(size) for size in shape)]
+
+
+def _description(path: Path, inside: str, text: bytes) -> tuple[list[int], list[int], np.dtype[Any], str | None, str]:
+    """Shape, chunks, dtype, compressor and separator of an array; whatever this module cannot read is refused."""
+    try:
+        told = json.loads(text)
+        shape, chunks = ([int(size) for size in told[name]] for name in ("shape", "chunks"))
+        dtype, compressor = np.dtype(told["dtype"]), (told["compressor"] or {}).get("id")
+        is_readable = (
+            told["zarr_format"] == 2
+            and told.get("order", "C") == "C"
+            and not told.get("filters")
+            and dtype.kind in "fiu"
+            and len(shape) == len(chunks) > 0
+            and min(shape) >= 0
+            and min(chunks) > 0
+            and math.prod(chunks) * dtype.itemsize <= _MOST_CHUNK_BYTES
+        )
+        separator = str(told.get("dimension_separator", "."))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise _damaged(path, f"{inside}/.zarray is no description of an array ({error})") from error
+    if not is_readable:
+        raise _damaged(path, f"{inside}/.zarray describes no array of numbers in zarr format 2, C order, unfiltered")
+    if compressor not in (None, "blosc"):
+        raise InputError(f"{path}: {inside} is compressed with {compressor!r}, where blosc was expected. {WHERE}")
+    if compressor == "blosc" and not h5py.h5z.filter_avail(_BLOSC_FILTER):
+        try:
+            importlib.import_module("hdf5plugin")  # importing it registers its filters
+        except ImportError:
+            raise InputError(
+                f"{path} is compressed with Blosc, which needs the package 'hdf5plugin'. Install it: {BLOSC_INSTALL}"
+            ) from None
+    return shape, chunks, dtype, compressor, separator
+
+
+def _from_blosc(content: bytes, num_items: int, dtype: np.dtype[Any]) -> np.ndarray:
+    """The numbers of a Blosc buffer, decoded by HDF5 as a chunk of a file in memory."""
+    # The library trusts what the header says of sizes, so they are checked first.
+    num_bytes = num_items * dtype.itemsize
+    sizes = np.frombuffer(content, "<u4", 3, 4).tolist() if len(content) >= _BLOSC_HEADER_BYTES else [0, 0, 0]
+    if (sizes[0], sizes[2]) != (num_bytes, len(content)):
+        raise ValueError(f"{len(content)} bytes, where a Blosc buffer of {num_bytes} was expected")
+    with h5py.File("chunk", "w", driver="core", backing_store=False) as file:
+        options = {"compression": _BLOSC_FILTER, "compression_opts": (0,) * 7}  # decoding reads the buffer's header
+        decoded = file.create_dataset("chunk", (num_items,), dtype, chunks=(num_items,), **options)
+        decoded.id.write_direct_chunk((0,), content)
+        return np.asarray(decoded[:])
+
+
+def _checked(path: Path, arrays: Mapping[str, np.ndarray]) -> DemonstrationFile:
+    """The arrays as what they should be: rows of finite numbers, and where demonstrations end."""
+    states, targets, ends = (arrays[name] for name in _ARRAYS)
+    expected = f"states [rows, 5], actions [rows, 2] and whole episode_ends, found {_shapes(arrays)}"
+    if states.ndim != 2 or states.shape[1] != 5 or targets.shape != (len(states), 2) or ends.ndim != 1:
+        raise InputError(f"{path} should hold {expected}. {WHERE}")
+    if states.dtype.kind != "f" or targets.dtype.kind != "f" or ends.dtype.kind not in "iu":
+        raise InputError(f"{path} should hold {expected}. {WHERE}")
+    lengths = np.diff(ends.astype(np.int64), prepend=0)
+    if len(ends) == 0 or lengths.min() < 2 or ends[-1] != len(states):
+        raise _damaged(
+            path, f"episode_ends should rise by 2 or more to the {len(states)} rows, found {ends[:3]} ... {ends[-1:]}"
+        )
+    for name, values in (("states", states), ("actions", targets)):
+        bad = ~np.isfinite(values).all(1)
+        if bad.any():
+            raise _damaged(path, f"row {int(bad.argmax())} of {name} is {values[bad][0].tolist()}")
+    return DemonstrationFile(path, states.astype("<f4"), targets.astype("<f4"), ends.astype("<i8"))
+
+
+def _shapes(arrays: Mapping[str, np.ndarray]) -> str:
+    return ", ".join(f"{name} {array.dtype} {list(array.shape)}" for name, array in arrays.items())
+
+
+def _damaged(path: Path, problem: str) -> InputError:
+    return InputError(f"{path} is damaged: {problem.rstrip('.')}. {WHERE}")
