@@ -39,7 +39,7 @@ MAY_IMPORT = {
     "workers": {"errors"},
     "worker_pool": {"workers"},
     "follower": set(),
-    "native": set(),
+    "native": {"files"},
     "capacity": FOUNDATION,
     "runs": FOUNDATION,
     "regularizers": FOUNDATION | {"capacity"},

@@ -24,8 +24,8 @@ def write_text(path: Path, text: str) -> None:
     write_bytes(path, text.encode())
 
 
-def write_bytes(path: Path, content: bytes) -> None:
-    """Replaces `path` by `content` in one step."""
+def write_bytes(path: Path, content: bytes, *, mode: int | None = None) -> None:
+    """Replaces `path` by `content` in one step; its permissions are `mode`, or follow the umask."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         remove_drafts(path.parent)
@@ -35,6 +35,8 @@ def write_bytes(path: Path, content: bytes) -> None:
                 file.write(content)
                 file.flush()
                 os.fsync(file.fileno())
+                if mode is not None:
+                    draft.chmod(mode)
                 if sys.platform == "win32":  # no open file can be renamed there
                     file.close()
                 draft.replace(path)
