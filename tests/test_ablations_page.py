@@ -1,6 +1,5 @@
 """docs/ablations.md shows what the records hold: tables as they were made, and a summary of the same numbers."""
 
-import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,11 +9,13 @@ import pytest
 
 from alewm.evaluation.statistics import Spread
 from alewm.experiments.framework.training_path import PATH_HEAD
-from alewm.reports.columns import read_csv
+from alewm.reports.published import read_results
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs/ablations.md").read_text()
 TINY = ROOT / "results/ablations-tiny"
+PUBLISHED = read_results(ROOT / "results")
+RUNS = {(run.run.folder.parent.name, run.run.name): run for scale in PUBLISHED.scales for run in scale.runs}
 RESULTS_SECTION = (
     (ROOT / "docs/results.md").read_text().split("\n## TwoRoom, ViT-Tiny, 4,500 updates at 5e-5\n")[1].split("\n## ")[0]
 )
@@ -136,9 +137,8 @@ def test_tiny_successes_are_those_of_the_table(name):
 def test_other_seeds_are_those_that_were_published(name):
     """Those after the first three, and the first three of what the table of this page does not have."""
     seeds, place = ((3072, 3073, 3074), 4) if name == EIGHTH else ((3075, 3076, 3077), 6)
-    settings = "evaluations/100-episodes_cem-300x10-30/result.json"
-    runs = [ROOT / f"results/two-room-tiny-ablations/{VARIANTS[name].tiny_run}-{seed}" for seed in seeds]
-    found = [json.loads((run / settings).read_text()) for run in runs]
+    runs = [RUNS["two-room-tiny-ablations", f"{VARIANTS[name].tiny_run}-{seed}"] for seed in seeds]
+    found = [run.evaluations["100-episodes_cem-300x10-30"] for run in runs]
     assert SUMMARY[name][place] == Spread.of([each["success_rate"] for each in found]).percent(1)
     assert SUMMARY[name][place + 1] == ", ".join(f"{each['mean_capacity']:.0f}" for each in found)
 
@@ -148,11 +148,11 @@ def test_what_other_seeds_do_not_have_is_left_out():
     assert without == set(SUMMARY) - set(measured("tiny_run")) | {EIGHTH}
 
 
-def published(name: str) -> dict[Path, str]:
+def published(name: str) -> dict[tuple[str, str], str]:
     """Success with its interval of each run at the paper's size that the page of results links to, in seeds' order."""
     line = re.search(rf"^{re.escape(VARIANTS[name].paper_size)}; (\[seed 3072\].+):$", RESULTS_SECTION, re.M)[1]
-    found = re.findall(r"\[seed \d+\]\((\S+)\) (\S+ \(\S+ to \S+\))", line)
-    return {ROOT / "docs" / link: success for link, success in found}
+    found = re.findall(r'\[seed \d+\]\((\S+) "(\S+)"\) (\S+ \(\S+ to \S+\))', line)
+    return {(Path(link).parent.name, run): success for link, run, success in found}
 
 
 @pytest.mark.parametrize("name", measured("paper_size"))
@@ -173,8 +173,8 @@ def row_of_results(column: str, name: str) -> dict[str, str]:
     return dict(zip(head, found, strict=True))
 
 
-def successes(run: Path) -> list[bool]:
-    return [bool(episode["success"]) for episode in read_csv(run / "episodes.csv")]
+def successes(run: tuple[str, str]) -> list[bool]:
+    return [episode["success"] for episode in RUNS[run].episodes[""]]
 
 
 @pytest.mark.parametrize("name", measured("paper_size"))
@@ -198,8 +198,8 @@ def test_the_table_at_the_paper_s_size_is_that_of_the_records(name):
 
 @pytest.mark.parametrize("name", measured("oscillators"))
 def test_recoveries_are_those_of_the_studies(name):
-    studies = [(ROOT / f"results/{study}/table.md").read_text() for study in ("oscillator-remedies", "oscillator")]
-    lines = [line for text in studies for line in text.splitlines()]
+    tables = {study.name: study.markdown for study in PUBLISHED.studies}
+    lines = [line for study in ("oscillator-remedies", "oscillator") for line in tables[study].splitlines()]
     line = next(line for line in lines if line.startswith(f"| {VARIANTS[name].oscillators}"))
     assert rows(line)[0][6] == SUMMARY[name][8]
 

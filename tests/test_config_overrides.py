@@ -2,7 +2,6 @@
 
 import dataclasses
 import hashlib
-import json
 import math
 from pathlib import Path
 from typing import get_args, get_origin, get_type_hints
@@ -14,9 +13,10 @@ from alewm.errors import InputError
 from alewm.experiments.framework.run import config_key
 from alewm.experiments.presets import preset, preset_names
 from alewm.ranges import ranges_of
+from alewm.reports.published import read_published
 from alewm.training.config import RunConfig
 
-STORED = sorted(Path(__file__).parents[1].glob("results/*/*/config.json"))
+STORED = [run for scale in read_published(Path(__file__).parents[1] / "results") for run in scale.runs]
 
 
 @pytest.mark.parametrize("name", preset_names()[::7])
@@ -148,8 +148,8 @@ def test_presets_have_the_hashes_under_which_runs_were_stored():
     assert hashlib.sha256(keys.encode()).hexdigest().startswith("948314b48f4dde70")
 
 
-@pytest.mark.parametrize("path", STORED, ids=lambda path: path.parent.name)
-def test_stored_runs_are_found_by_their_configuration(path):
-    stored = json.loads(path.read_text())
+@pytest.mark.parametrize("run", STORED, ids=lambda run: run.run.name)
+def test_stored_runs_are_found_by_their_configuration(run):
+    stored = run.config
     config = from_dict(RunConfig, {name: value for name, value in stored.items() if name != "data"})
     assert config_key(to_dict(config)) == config_key(stored)

@@ -1,8 +1,10 @@
 """`alewm publish` and the page made of what it keeps."""
 
+import gzip
 import json
 import shutil
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -12,6 +14,8 @@ from alewm.evaluation.run import evaluate_run
 from alewm.evaluation.settings import EvaluationSettings
 from alewm.planning.cem import CEMConfig
 from alewm.planning.planner import PlanningConfig
+from alewm.reports.publication import read_publication
+from alewm.reports.published import read_published
 
 
 @pytest.fixture(scope="module")
@@ -37,20 +41,68 @@ def set_commit(path, commit):
     path.write_text(json.dumps(content))
 
 
+def published_path(printed: str, folder: Path) -> Path:
+    """The file that `alewm publish` names in its last line."""
+    return folder / printed.splitlines()[-1]
+
+
 def test_what_is_published_is_small_and_says_nothing_of_this_machine(evaluated, alewm_here, tmp_path):
     printed = alewm_here("publish", evaluated, "--to", "results/tiny")
-    assert printed.splitlines()[-1] == "results/tiny"
-    published = contents(tmp_path / "results/tiny/tiny-0")
-    assert set(published) >= {"config.json", "provenance.json", "result.json", "episodes.csv", "metrics.csv"}
-    assert len([name for name in published if name.startswith("evaluations/")]) == 4
-    assert f"1 runs, {sum(map(len, published.values())):,} bytes" in printed
-    assert sum(map(len, published.values())) < 60_000
-    for name, content in published.items():
-        assert str(evaluated.parent).encode() not in content, name
-        assert b"/tmp" not in content, name
-    again = alewm_here("publish", evaluated, "--out", "results/tiny")
-    assert again == printed
-    assert contents(tmp_path / "results/tiny/tiny-0") == published
+    path = published_path(printed, tmp_path)
+    assert path.parent == tmp_path / "results/tiny"
+    assert f"1 run, 3 evaluations, {path.stat().st_size:,} bytes" in printed
+    assert path.stat().st_size < 20_000
+    rows = read_publication(path)
+    assert {row["table"] for row in rows} == {"run", "evaluation", "episode", "metric", "latent"}
+    text = gzip.decompress(path.read_bytes()).decode()
+    assert str(evaluated.parent) not in text
+    assert "/tmp" not in text
+    pairs = [row for row in rows if row["table"] == "episode"]
+    assert pairs
+    config = json.loads((evaluated / "config.json").read_text())
+    for row in pairs:
+        assert row["pair"] == f"{row['episode']}:{row['start_step']}-{row['goal_step']}"
+        assert row["demonstration"] == row["episode"]
+        assert row["seed"] == config["training"]["seed"]
+        assert row["commit"] == "0" * 40
+
+
+def test_publishing_again_adds_what_is_new_in_another_file(evaluated, alewm_here, tmp_path):
+    run = shutil.copytree(evaluated, tmp_path / "runs/tiny-0")
+    for later in run.glob("evaluations/*"):
+        shutil.move(later, tmp_path / later.name)
+    first = published_path(alewm_here("publish", run, "--out", "results/tiny"), tmp_path)
+    before = contents(tmp_path / "results")
+    assert "nothing new" in alewm_here("publish", run, "--out", "results/tiny")
+    assert contents(tmp_path / "results") == before
+    (later, *_) = [path for path in tmp_path.iterdir() if path.name.startswith(("capacity", "validation"))]
+    shutil.move(later, run / "evaluations" / later.name)
+    second = published_path(alewm_here("publish", run, "--out", "results/tiny"), tmp_path)
+    assert {row["table"] for row in read_publication(second)} == {"evaluation", "episode"}
+    assert {row["settings"] for row in read_publication(second)} == {later.name}
+    assert contents(tmp_path / "results").items() > before.items()
+    # Both files together are one run, whichever is read first.
+    ((only,),) = [scale.runs for scale in read_published(tmp_path / "results")]
+    assert only.run.folder == first
+    assert later.name in only.evaluations
+    assert len(only.evaluations) == 2
+    # The same runs published elsewhere make the same file.
+    elsewhere = published_path(alewm_here("publish", run, "--out", "results/other"), tmp_path)
+    again = published_path(alewm_here("publish", run, "--out", "results/another"), tmp_path)
+    assert elsewhere.name == again.name
+    assert elsewhere.read_bytes() == again.read_bytes()
+
+
+def test_an_evaluation_with_other_outcomes_is_refused(evaluated, alewm_here, refused, tmp_path):
+    run = shutil.copytree(evaluated, tmp_path / "runs/tiny-0")
+    alewm_here("publish", run, "--out", "results/tiny")
+    before = contents(tmp_path / "results")
+    result = json.loads((run / "result.json").read_text())
+    (run / "result.json").write_text(json.dumps(result | {"success_rate": 1.0}))
+    message = refused("publish", run, "--out", "results/tiny")
+    assert "holds another evaluation" in message
+    assert "What is published is never replaced" in message
+    assert contents(tmp_path / "results") == before
 
 
 def test_what_cannot_be_published_is_refused_and_nothing_is_written(evaluated, trained, refused, tmp_path):
@@ -69,24 +121,23 @@ def test_an_oscillator_study_is_published_with_its_numbers_and_shown(alewm, alew
     alewm("oscillator", "--methods", "alewm-paper", "--seeds", 0, "--epochs", 1, "--jobs", 1, "--out", study)
     whole = json.loads((tmp_path / study / "result.json").read_text())["runs"]
     set_commit(tmp_path / study / "provenance.json", "0" * 40)
-    alewm_here("publish", study, "--out", "results")
-    published = contents(tmp_path / "results/oscillator-short")
-    assert set(published) == {"config.json", "provenance.json", "result.json", "table.md"}
-    (kept,), (record,) = json.loads(published["result.json"])["runs"], whole
+    published, kept = read_publication(published_path(alewm_here("publish", study, "--out", "results/toy"), tmp_path))
+    assert (published["table"], kept["table"], kept["run"]) == ("study", "oscillator", "oscillator-short")
+    (record,) = whole
     assert set(record) - set(kept) == {"procrustes", "q_by_epoch"}
     for name in ("r2_by_prefix", "masked_variance", "mean_q"):
         assert kept[name] == pytest.approx(record[name], abs=5e-7)
     assert kept["config"] == record["config"]
     alewm_here("report", "results", "--out", "docs/results.md")
     page = (tmp_path / "docs/results.md").read_text()
-    assert published["table.md"].decode() in page
+    assert published["markdown"] in page
     assert f"--methods alewm-paper --seeds 0 --epochs 1 --jobs 1 --out {study}" in page
     assert "- [Two oscillators](#two-oscillators)" in page
     # Where runs are kept a study is found as well, whatever it is called.
     shutil.copytree(tmp_path / study, tmp_path / "runs/toy")
     alewm_here("publish", "runs/toy", "--out", "results/here")
     alewm_here("report", "results", "--out", "docs/results.md")
-    assert (tmp_path / "docs/results.md").read_text().count(published["table.md"].decode()) == 2
+    assert (tmp_path / "docs/results.md").read_text().count(published["markdown"]) == 2
     (tmp_path / study / "table.md").unlink()
     assert "has not finished: repeat its `alewm oscillator`" in refused("publish", study, "--out", "results")
 
@@ -100,9 +151,8 @@ def test_numbers_of_code_that_no_commit_has_are_refused_unless_told(
     set_commit(next(run.glob(made)), commit)
     assert f"no commit has (its commit is {commit or 'unknown'})" in refused("publish", run, "--out", "results")
     assert not (tmp_path / "results").exists()
-    alewm_here("publish", run, "--out", "results", "--allow-changes")
-    found = [json.loads(path.read_text()) for path in (tmp_path / "results").rglob("*.json")]
-    assert commit in [each.get("made_with", each).get("commit", "") for each in found]
+    printed = alewm_here("publish", run, "--out", "results", "--allow-changes")
+    assert commit in {row["commit"] for row in read_publication(published_path(printed, tmp_path))}
 
 
 def test_another_run_of_the_same_name_is_refused(evaluated, alewm_here, refused, tmp_path):
@@ -112,5 +162,7 @@ def test_another_run_of_the_same_name_is_refused(evaluated, alewm_here, refused,
     config["training"]["seed"] = 1
     (other / "config.json").write_text(json.dumps(config))
     before = contents(tmp_path / "results")
-    assert "training.seed: asked 1, found 3072" in refused("publish", other, "--out", "results")
+    message = refused("publish", other, "--out", "results")
+    assert "holds another run of tiny-0" in message
+    assert "training.seed: asked 1, found 3072" in message
     assert contents(tmp_path / "results") == before

@@ -1,6 +1,5 @@
 """Estimates of hours: they rest on recorded figures, scale as stated, and are what docs/reproduce.md says."""
 
-import csv
 import json
 import re
 from dataclasses import replace
@@ -19,6 +18,7 @@ from alewm.experiments.framework.plan import estimated_hours
 from alewm.experiments.framework.scale import make_scale
 from alewm.experiments.framework.work import Evaluation
 from alewm.experiments.presets import SEEDS, preset
+from alewm.reports.published import read_published
 
 ROOT = Path(__file__).parents[2]
 PAPER = Choice(make_scale("paper"), SEEDS)
@@ -43,16 +43,16 @@ def recorded_updates(size):
 
 
 def test_the_figures_are_those_that_were_recorded():
-    with (ROOT / "results/two-room-short/alewm-192-3072/metrics.csv").open() as file:
-        paces = [float(row["windows_per_second"]) for row in csv.DictReader(file) if row["windows_per_second"]]
+    runs = {run.run.name: run for scale in read_published(ROOT / "results") for run in scale.runs}
+    _, paces = runs["alewm-192-3072"].run.scalars()["windows_per_second"]
     assert 128 / median(paces) == pytest.approx(TINY, rel=1e-4)
     assert round(recorded_updates("latent width D")[384] / 1000, 5) == SMALL
     assert round(recorded("regularizer")["paths"]["gpu"]["recorded_milliseconds"], 2) == 1000 * cost.MIX_SIGREG_SECONDS
     assert round(recorded("evaluate")["seconds"], 2) == cost.EVALUATION_SECONDS
-    tiny = ROOT / "results/two-room-tiny-ablations/alewm-3074"
-    trained = json.loads((tiny / "result.json").read_text())["training"]
+    tiny = runs["alewm-3074"]
+    trained = tiny.run.result["training"]
     assert trained["seconds"] / trained["step"] == pytest.approx(cost.UPDATE_SECONDS["two-room-tiny"], rel=1e-4)
-    evaluated = json.loads((tiny / "evaluations/100-episodes_cem-300x10-30/result.json").read_text())
+    evaluated = tiny.evaluations["100-episodes_cem-300x10-30"]
     assert round(evaluated["seconds"], 1) == cost.TINY_EVALUATION_SECONDS
     for task, seconds in cost.DRAWING_SECONDS.items():
         found = recorded(f"collect-{task}")

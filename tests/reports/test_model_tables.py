@@ -1,12 +1,9 @@
 """What a page of results says of the models themselves: what their latents hold, and what training ended with."""
 
-import json
-
 import pytest
-from copied_results import change, page_of, publisher
+from copied_results import change, edit, page_of, publisher, replace_table
 
 from alewm.errors import InputError
-from alewm.reports.columns import csv_text
 from alewm.reports.published import read_published
 
 
@@ -16,9 +13,7 @@ def published(tmp_path):
 
 
 def measure(results, run: str, content: dict) -> None:
-    place = results / "here" / run / "measurements"
-    place.mkdir(parents=True)
-    (place / "probes.json").write_text(json.dumps(content))
+    replace_table(results, run, "measurement", [{"measurement": "probes", **content}])
 
 
 def factors(x: float, y: float) -> dict:
@@ -49,8 +44,7 @@ def test_probes_of_more_and_of_less_are_compared_on_what_both_read(published):
     assert "qvel" not in text
     for seed, name in ((3072, "proprio[0]"), (3073, "proprio[1]")):
         read = {"8": {"factors": {name: 0.7}}}
-        path = results / f"here/run-{seed}/measurements/probes.json"
-        path.write_text(json.dumps({"measured": {"linear": read, "network": read}}))
+        measure(results, f"run-{seed}", {"measured": {"linear": read, "network": read}})
     assert "| 3072, 3073 | linear | – | – |" in page_of(results), "nothing in common"
 
 
@@ -65,13 +59,13 @@ def test_what_training_ended_with_is_in_a_table(published):
         results = published(f"run-{seed}", config={"training.seed": seed}, **ended, **most)
         rows = [{"coordinate": 1, "masked_variance": 1.0, "prior_survival": 0.75}]
         rows += [{"coordinate": 2, "masked_variance": 0.5, "prior_survival": 0.5}]
-        (results / f"here/run-{seed}/latent.csv").write_text(csv_text(rows))
+        replace_table(results, f"run-{seed}", "latent", rows)
     ended = "– | 0.013 ± 0.000 | 1.50 ± 0.00 | 64: 0.50 to 0.70 | 3072.5 ± 0.5 | 0.125 ± 0.000 |"
     assert f"| ALeWM | 192 | 0.3 | 3 | 3 | 3072, 3073 | {ended}" in page_of(results)
     published("run-3073", **{"training.validation/q/8": 0.9})
     assert "| 64: 0.50; 8: 0.90 |" in page_of(results)
     for seed in (3072, 3073):
-        (results / f"here/run-{seed}/latent.csv").unlink()
+        replace_table(results, f"run-{seed}", "latent", [])
     assert "What training ended with" not in page_of(results)
 
 
@@ -90,18 +84,18 @@ def test_an_error_is_shared_by_the_variance_of_what_is_predicted(published, conf
     results = published("run", config=config)
     ended = {"validation/prediction": 0.1, "validation/q_entropy": 1.5, "latent/effective_rank": 2.0}
     ended |= {"step": 4500, "seconds": 100.0, **{f"validation/q/{k}": share for k, share in enumerate(q, 1)}}
-    change(results / "here/run/result.json", {"training": ended})
+    change(results, "run", "run", {"training": ended})
     rows = [{"masked_variance": 1.0, "prior_survival": 1.0}, {"masked_variance": 0.5, "prior_survival": 0.5}]
     for row, variance in zip(rows, variances, strict=False):
         row["variance"] = variance
-    (results / "here/run/latent.csv").write_text(csv_text(rows))
+    replace_table(results, "run", "latent", rows)
     assert f"| 3073 | {errors} |" in page_of(results)
 
 
 def test_a_measurement_without_its_result_is_refused(published):
     results = published("damaged")
     measure(results, "damaged", {"options": {}})
-    with pytest.raises(InputError, match=r"measurements/probes.json holds nothing measured"):
+    with pytest.raises(InputError, match=r"damaged: its measurement probes holds nothing measured"):
         read_published(results)
 
 
@@ -124,37 +118,38 @@ WHOLE = {"linear": {"8": factors(0.1, 0.2)}, "network": {"8": factors(0.1, 0.2)}
 def test_damaged_probes_are_refused(published, damage):
     results = published("damaged")
     measure(results, "damaged", {"measured": {**WHOLE, **damage}})
-    with pytest.raises(InputError, match=r"damaged/measurements/probes.json lacks R² of the network probe"):
+    with pytest.raises(InputError, match=r"damaged: its measurement probes lacks R² of the network probe"):
         page_of(results)
 
 
 def test_damaged_latents_are_refused(published):
     results = published("damaged")
-    path = results / "here/damaged/latent.csv"
-    path.write_text(path.read_text().rpartition(",")[0])
-    with pytest.raises(InputError, match=r"latent.csv, row 192, has no number for prior_survival"):
+    edit(results, "damaged", "latent", lambda row: row.pop("prior_survival"), coordinate=192)
+    with pytest.raises(InputError, match=r"damaged: row 192 of its latent table has no number for prior_survival"):
         read_published(results)
 
 
 @pytest.mark.parametrize(
-    ("damaged", "message"),
+    ("damage", "where", "message"),
     [
-        (lambda text: text.partition("\n")[2], "row 1, has no number for step"),
-        (lambda text: "", "lacks q of some capacities"),
-        (lambda text: text.partition("\n")[0], "lacks q of some capacities"),
-        (lambda text: text.replace("q/16", "q/17"), "lacks q of some capacities"),
-        (
-            lambda text: "\n".join([*text.splitlines()[:3], "100,train,0.5,0.1,0.1,0.2,0.3,0.4"]),
-            "lacks q of some capacities",
-        ),
-        (lambda text: text.replace("\n", "\n" + "1," * 99, 1), "is not a table of comma-separated values"),
+        (lambda row: row.pop("step"), {"step": 50}, "row 1 of its metric table has no number for step"),
+        (lambda row: row.update(step="fifty"), {"step": 50}, "row 1 of its metric table has no number for step"),
+        (lambda row: row.update({"q/16": None}), {}, "metrics lack q of some capacities"),
+        (lambda row: row.update({"q/17": row.pop("q/16", None)}), {}, "metrics lack q of some capacities"),
+        (lambda row: row.pop("q/16"), {"step": 100, "kind": "train"}, "metrics lack q of some capacities"),
     ],
 )
-def test_damaged_metrics_are_refused(published, damaged, message):
+def test_damaged_metrics_are_refused(published, damage, where, message):
     results = published("damaged")
-    path = results / "here/damaged/metrics.csv"
-    path.write_text(damaged(path.read_text()))
-    with pytest.raises(InputError, match=f"metrics.csv.* {message}"):
+    edit(results, "damaged", "metric", damage, **where)
+    with pytest.raises(InputError, match=f"damaged: {message}"):
+        page_of(results)
+
+
+def test_a_run_without_metrics_is_refused(published):
+    results = published("damaged")
+    replace_table(results, "damaged", "metric", [])
+    with pytest.raises(InputError, match="damaged: metrics lack q of some capacities"):
         page_of(results)
 
 
@@ -165,10 +160,10 @@ def test_what_q_and_prediction_did_on_the_way_is_in_a_table(published):
         results = published(f"run-{seed}", config={**config, "training.seed": seed})
         steps = [(50, 1.0 if top == 50 else 0.5, 0.1), (100, 1.0, 0.9), (150, 0.6, 0.5), (200, 0.5, 0.4)]
         rows = [{"step": s, "kind": "train", "prediction": loss, "q/8": 1 - q, "q/192": q} for s, q, loss in steps]
-        (results / f"here/run-{seed}/metrics.csv").write_text(csv_text(rows))
+        replace_table(results, f"run-{seed}", "metric", rows)
     seen = "| 3072, 3073 | 0.67 ± 0.00 | 50, 100 | 0.17 ± 0.00 | 200, 200 |"
     assert f"| ALeWM | 192 | 0.3 | 3 | 1 {seen}" in page_of(results)
     for seed in (3072, 3073):
-        change(results / f"here/run-{seed}/config.json", {"objective.freezes_selector": True})
+        change(results, f"run-{seed}", "run", {"config.objective.freezes_selector": True})
     frozen = "| ALeWM, q frozen at the prior | 192 | 0.3 | 3 | 1 | 3072, 3073 | – | – | – | 200, 200 |"
     assert frozen in page_of(results)

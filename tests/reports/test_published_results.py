@@ -1,22 +1,23 @@
 """What is published can be checked: the page is that of the records, and the records give the rates in the results."""
 
+import gzip
 import json
 import re
 
 import pytest
-from copied_results import RESULTS, ROOT, change, page_of, publisher
+from copied_results import RESULTS, ROOT, change, edit, page_of, publisher
 
 from alewm.errors import InputError
 from alewm.evaluation.statistics import Proportion
-from alewm.reports.columns import csv_text, read_csv
+from alewm.reports.publication import publication_name, read_publication
 from alewm.reports.published import read_published
 from alewm.reports.result_figures import TITLE_WIDTH
 from alewm.reports.results_page import results_page, write_results_page
 from alewm.runs.portable import portable
 
 
-def evaluations():
-    return sorted(path.parent for path in RESULTS.glob("*/**/episodes.csv"))
+def published_runs():
+    return [run for scale in read_published(RESULTS) for run in scale.runs]
 
 
 def test_the_committed_page_and_its_figures_are_those_of_the_records():
@@ -49,29 +50,54 @@ def share_of(name: str, rows: list[dict]) -> Proportion:
     return Proportion(sum(row[name] for row in rows), len(rows))
 
 
-@pytest.mark.parametrize("folder", evaluations(), ids=lambda folder: str(folder.relative_to(RESULTS)))
-def test_the_episodes_give_the_rates_of_the_result(folder):
-    result, episodes = json.loads((folder / "result.json").read_text()), read_csv(folder / "episodes.csv")
-    hard = [episode for episode in episodes if not episode["presolved"]]
-    for suffix, rows in (("", episodes), ("_nontrivial", hard)):
-        success = share_of("success", rows)
-        assert result[f"episodes{suffix}"] == len(rows)
-        assert result[f"success_rate{suffix}"] == success.rate
-        assert result[f"interval{suffix}"] == success.interval
-        for floor in ("random", "zero", *(["replay"] if "replay_success_rate" in result else [])):
-            assert result[f"{floor}_success_rate{suffix}"] == share_of(f"{floor}_success", rows).rate
-    assert result["mean_capacity"] == sum(row["capacity"] for row in episodes) / len(episodes)
-    for k, count in result["capacity_counts"].items():
-        assert count == sum(row["capacity"] == int(k) for row in episodes)
+@pytest.mark.parametrize("run", published_runs(), ids=lambda run: f"{run.run.folder.parent.name}/{run.run.name}")
+def test_the_episodes_give_the_rates_of_the_results(run):
+    assert run.evaluations
+    for settings, result in run.evaluations.items():
+        episodes = run.episodes[settings]
+        hard = [episode for episode in episodes if not episode["presolved"]]
+        for suffix, rows in (("", episodes), ("_nontrivial", hard)):
+            success = share_of("success", rows)
+            assert result[f"episodes{suffix}"] == len(rows)
+            assert result[f"success_rate{suffix}"] == success.rate
+            assert result[f"interval{suffix}"] == success.interval
+            for floor in ("random", "zero", *(["replay"] if "replay_success_rate" in result else [])):
+                assert result[f"{floor}_success_rate{suffix}"] == share_of(f"{floor}_success", rows).rate
+        assert result["mean_capacity"] == sum(row["capacity"] for row in episodes) / len(episodes)
+        for k, count in result["capacity_counts"].items():
+            assert count == sum(row["capacity"] == int(k) for row in episodes)
+        assert {(row["seed"], row["commit"]) for row in episodes} == {(run.seed, result["made_with"]["commit"])}
+        assert len({row["pair"] for row in episodes}) == len(episodes)
 
 
-def test_nothing_published_is_large_or_names_a_machine_s_folders():
-    files = [path for kept in (RESULTS, ROOT / "benchmarks" / "results") for path in kept.rglob("*") if path.is_file()]
-    assert {path.suffix for path in files} <= {".json", ".csv", ".md"}
-    for path in files:
-        assert path.stat().st_size < 200_000, path
-        if path.suffix == ".json":
-            assert portable(json.loads(path.read_text())) == json.loads(path.read_text()), path
+def test_pairs_of_one_demonstration_can_be_told():
+    """Push-T's test pairs are of ten copies each of 20 demonstrations; other tasks have no copies."""
+    for run in published_runs():
+        for episodes in run.episodes.values():
+            clusters = {row["demonstration"] for row in episodes}
+            if run.config["task"] == "push-t":
+                assert len(clusters) < len(episodes) / 2
+            else:
+                assert len(clusters) == len({row["episode"] for row in episodes})
+
+
+PUBLICATIONS = sorted(RESULTS.rglob("*.gz"))
+
+
+def test_nothing_published_names_a_machine_s_folders():
+    kept = [path for path in (ROOT / "benchmarks" / "results").rglob("*") if path.is_file()]
+    for path in (*kept, RESULTS / "paper.json"):
+        assert portable(json.loads(path.read_text())) == json.loads(path.read_text()), path
+    for path in PUBLICATIONS:
+        rows = read_publication(path)
+        assert portable(rows) == rows, path
+
+
+def test_publications_are_as_they_were_written():
+    """A file's name has the digest of its content, so that a change shows."""
+    assert len(PUBLICATIONS) > 5
+    for path in PUBLICATIONS:
+        assert path.name == publication_name(gzip.decompress(path.read_bytes()).decode(), path.name[:10])
 
 
 def test_seeds_of_one_configuration_become_a_mean_and_its_standard_error(published):
@@ -112,8 +138,8 @@ def test_commands_of_configurations_that_differ_in_a_column_are_told_apart(publi
     published("delayed", config={"training.optim.selector_delay": 0.25})
     text = page_of(published("slow", config={"training.optim.selector_multiplier": 0.3}))
     assert "| ALeWM, q delayed by 25 % | 192 |" in text
-    assert "\nALeWM, d = 192, s_q = 3; [seed 3073](../results/here/paper)" in text
-    assert "\nALeWM, d = 192, s_q = 0.3; [seed 3073](../results/here/slow)" in text
+    assert '\nALeWM, d = 192, s_q = 3; [seed 3073](../results/here/paper.jsonl.gz "paper")' in text
+    assert '\nALeWM, d = 192, s_q = 0.3; [seed 3073](../results/here/slow.jsonl.gz "slow")' in text
 
 
 def test_q_over_updates_is_shown_where_it_was_learned(published, tmp_path):
@@ -149,7 +175,7 @@ def test_data_that_published_numbers_are_not_about_are_named_in_every_caption(pu
     text, figures = results_page(results, tmp_path / "results.md")
     note = "Data of our own expert, not the published demonstrations: not comparable with published figures."
     assert note not in text, "a file that `alewm collect` did not make may be the published one"
-    change(results / "here/ours/provenance.json", {"data.made_with": "alewm collect push-t --out push-t.h5"})
+    change(results, "ours", "run", {"provenance.data.made_with": "alewm collect push-t --out push-t.h5"})
     text, figures = results_page(results, tmp_path / "results.md")
     assert len(figures) == 3
     assert text.count(note) == 5 + 2 * len(figures)  # five tables; a figure's caption is also its alternative text
@@ -239,7 +265,7 @@ def test_a_page_without_the_paper_s_table_has_no_column_for_it(published):
 
 
 def test_data_are_recorded_to_where_training_looks_for_them():
-    for run in (run for scale in read_published(RESULTS) for run in scale.runs):
+    for run in published_runs():
         recorded, trained = (
             next((c for c in run.commands if f"alewm {verb} " in c), "") for verb in ("collect", "train")
         )
@@ -257,23 +283,14 @@ def test_one_seed_published_twice_is_refused(published):
 @pytest.mark.parametrize(("part", "name"), [("training", "batch_size"), ("data", "frames"), ("objective", "method")])
 def test_a_configuration_with_a_hole_is_refused(published, part, name):
     results = published("damaged")
-    path = results / "here/damaged/config.json"
-    config = json.loads(path.read_text())
-    del config[part][name]
-    path.write_text(json.dumps(config))
-    with pytest.raises(InputError, match=rf"config.json says nothing of {part}.{name}. Publish the run again"):
+    edit(results, "damaged", "run", lambda row: row["config"][part].pop(name))
+    with pytest.raises(InputError, match=rf"damaged: its config says nothing of {part}.{name}. Publish the run again"):
         read_published(results)
 
 
 def test_a_folder_that_is_not_there_is_refused(tmp_path):
     with pytest.raises(InputError, match="is no folder"):
         read_published(tmp_path / "nothing")
-
-
-def test_rows_survive_a_file(tmp_path):
-    path = tmp_path / "rows.csv"
-    path.write_text(csv_text([{"step": 1, "kind": "train", "q/8": 0.123456}, {"step": 2, "success": True}]))
-    assert read_csv(path) == [{"step": 1, "kind": "train", "q/8": 0.12346}, {"step": 2, "success": 1}]
 
 
 def test_paths_and_the_host_are_left_out(monkeypatch):

@@ -11,7 +11,6 @@ from alewm.evaluation.records import EpisodeRecord, read_records
 from alewm.evaluation.settings import EVALUATIONS
 from alewm.files import read_object
 from alewm.presentation.series import Series
-from alewm.reports.columns import read_csv
 from alewm.runs.folder import require_run
 from alewm.runs.metrics import is_number, read_metrics
 
@@ -92,7 +91,7 @@ def read_run(folder: Path, name: str | None = None) -> Run:
         folder,
         _read_if_there(folder / "config.json"),
         _read_if_there(folder / "provenance.json"),
-        read_metrics(folder / "metrics.jsonl") or _published_metrics(folder / "metrics.csv"),
+        read_metrics(folder / "metrics.jsonl"),
         _read_if_there(folder / "result.json"),
         read_records(records) if records.is_file() else [],
         sorted((folder / "animations").glob("*.gif")),
@@ -141,8 +140,3 @@ def flatten(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, 
 
 def _read_if_there(path: Path) -> dict[str, Any]:
     return read_object(path) if path.is_file() else {}
-
-
-def _published_metrics(path: Path) -> list[dict[str, Any]]:
-    """What `alewm publish` kept of them."""
-    return read_csv(path, needed=["step"]) if path.is_file() else []

@@ -76,8 +76,8 @@ def _probed(run: PublishedRun, probe: str) -> dict[int, dict[str, float]]:
         found = {}
     if not found or not all(found.values()):
         raise InputError(
-            f"{run.run.folder}/measurements/probes.json lacks R² of the {probe} probe by capacity and part of the "
-            f"state. Publish the run again."
+            f"{run.place}: its measurement probes lacks R² of the {probe} probe by capacity and part of the state. "
+            f"Publish the run again."
         )
     return found
 

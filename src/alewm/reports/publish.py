@@ -1,27 +1,32 @@
-"""The small part of a finished run that is worth keeping in a repository: what its numbers can be checked with.
+"""From finished runs to one publication: the rows that their numbers can be checked with.
 
-    config.json  provenance.json                what was asked, and where it ran, without that machine's folders
-    result.json  episodes.csv                   the evaluation with default settings, episode by episode
-    metrics.csv                                 losses and q per capacity while training, thinned
-    latent.csv                                  variance of each latent coordinate at the end
-    evaluations/SETTINGS/result.json, episodes.csv   evaluations with other settings
-    measurements/NAME.json                      what experiments measured on the model
-
-No weights, no frames, no actions.
+No weights, no frames, no actions. The tables are those of `alewm.reports.publication`.
 """
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from alewm.config import differences
+from alewm.config import differences, from_dict
 from alewm.errors import InputError
 from alewm.evaluation.records import EpisodeRecord, read_records
-from alewm.files import read_if_there, read_json, write_json, write_text
-from alewm.reports.columns import csv_text
+from alewm.evaluation.settings import EvaluationSettings
+from alewm.files import read_if_there, read_json
 from alewm.reports.gather import read_run
-from alewm.reports.publish_study import check_study_finished, is_study, publish_study
+from alewm.reports.publication import (
+    Part,
+    PublishedPart,
+    Row,
+    part_of,
+    publication_name,
+    publication_rows,
+    publication_text,
+    read_group,
+    rounded,
+    write_publication,
+)
+from alewm.reports.publish_study import check_study_finished, is_study, study_rows
 from alewm.runs.portable import portable
 from alewm.runs.provenance import clean_commit
 
@@ -30,47 +35,63 @@ MOST_TRAINING_LINES = 100
 MOST_MEASUREMENT_BYTES = 200_000
 """Larger measurements are left out, and named."""
 
-Columns = dict[str, Any]
-
 
 @dataclasses.dataclass(frozen=True)
 class Published:
-    """Where runs were published, and how large that is."""
+    """What one call of `publish_runs` wrote."""
 
-    folders: tuple[Path, ...]
-    num_bytes: int
+    path: Path | None
+    """The new file; None where everything was published before."""
+    parts: tuple[Part, ...]
+    """What the file holds."""
     left_out: tuple[Path, ...]
     """Measurements too large to be published."""
 
 
-def publish_runs(runs: Sequence[Path], out: Path, *, allow_changes: bool = False) -> Published:
-    """Every one of `runs` published to a folder of its name below `out`; repeating it changes nothing.
+def publish_runs(runs: Sequence[Path], group: Path, *, allow_changes: bool = False) -> Published:
+    """Writes what `group` does not hold yet of `runs` to one new file there; repeating the call writes nothing.
 
-    All are checked before anything is written: unfinished runs, runs without an evaluation and folders that hold
-    another run are refused; so are, unless `allow_changes`, numbers from code that no commit has.
+    All runs are checked first. Refused are unfinished runs, runs without an evaluation, unless `allow_changes` numbers
+    from code that no commit has, and anything that was published in this group under the same name with other content:
+    a published number is never replaced.
     """
     names = [run.resolve().name for run in runs]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise InputError(f"Two of the runs are called {', '.join(twice)}; rename a folder, or publish them apart.")
-    for run, name in zip(runs, names, strict=True):
+    for run in runs:
         _check_finished(run)
         if not allow_changes:
             _check_commits(run)
-        _check_place(run, out / name)
-    left_out = [path for run, name in zip(runs, names, strict=True) for path in _publish(run, out / name)]
-    folders = tuple(out / name for name in names)
-    files = [path for folder in folders for path in folder.rglob("*") if path.is_file()]
-    return Published(folders, sum(path.stat().st_size for path in files), tuple(left_out))
+    before = read_group(group)
+    rows: list[Row] = []
+    for run, name in zip(runs, names, strict=True):
+        rows += _new(study_rows(run, name) if is_study(run) else _run_rows(run, name), before)
+    left_out = tuple(path for run in runs for path in _measurements(run) if _is_too_large(path))
+    if not rows:
+        return Published(None, (), left_out)
+    text = publication_text(rows)
+    path = group / publication_name(text, _date(rows))
+    write_publication(path, text)
+    return Published(path, tuple(dict.fromkeys(map(part_of, rows))), left_out)
 
 
-def episode_columns(record: EpisodeRecord, support: Sequence[int] = ()) -> Columns:
-    """One evaluated pair as a row: its outcome, how far it was from the goal at first and at last, q over `support`."""
+def episode_columns(record: EpisodeRecord, support: Sequence[int] = ()) -> Row:
+    """One evaluated pair as columns: what it is, its outcome, its distance from the goal first and last, q.
+
+    `pair` names the same start and goal in every evaluation on the same data. `demonstration` is what the episode is a
+    copy of, or the episode itself where it is no copy: pairs of one demonstration are not independent.
+    """
     values = dataclasses.asdict(record)
     distances, costs, q = values.pop("distances"), values.pop("predicted_costs"), values.pop("q")
+    demonstration, planning_seed = values.pop("demonstration", None), values.pop("seed")
     if record.replay_success is None:
         del values["replay_success"]
+    pair = f"{record.episode}:{record.start_step}-{record.goal_step}"
+    known = {"planning_seed": planning_seed, "pair": pair}
+    values = known | {"demonstration": record.episode if demonstration is None else demonstration} | values
     values |= {"first_distance": distances[0], "last_distance": distances[-1], "first_predicted_cost": costs[0]}
-    return values | {f"q/{k}": share for k, share in zip(support, q, strict=False)}
+    values |= {f"q/{k}": share for k, share in zip(support, q, strict=False)}
+    return rounded(values)
 
 
 def _check_finished(run: Path) -> None:
@@ -95,8 +116,7 @@ def _check_finished(run: Path) -> None:
 
 def _check_commits(run: Path) -> None:
     """Refuses numbers whose code cannot be looked up: what trained `run`, evaluated it and measured on it."""
-    results = [run / "result.json", *(folder / "result.json" for folder in _evaluations(run))]
-    results += sorted((run / "measurements").glob("*.json"))
+    results = [run / "result.json", *(folder / "result.json" for folder in _evaluations(run)), *_measurements(run)]
     made_with = {path: read_if_there(path).get("made_with") for path in results}
     made_with = {run / "provenance.json": read_json(run / "provenance.json")} | made_with
     for path, made in made_with.items():
@@ -107,61 +127,93 @@ def _check_commits(run: Path) -> None:
             )
 
 
-def _check_place(run: Path, place: Path) -> None:
-    # Hidden files are drafts of a command that was stopped, or a file manager's.
-    if not place.exists() or all(path.name.startswith(".") for path in place.iterdir()):
-        return
-    if not (place / "config.json").is_file():
-        raise InputError(f"{place} is not empty and holds no published run. Give another folder with --out.")
-    if changed := differences(read_json(run / "config.json"), read_json(place / "config.json")):
+def _new(rows: Iterable[Row], before: dict[Part, PublishedPart]) -> list[Row]:
+    """The rows of parts that are not published yet; a part that is published with other content is refused."""
+    parts: dict[Part, list[Row]] = {}
+    for row in rows:
+        parts.setdefault(part_of(row), []).append(row)
+    for part, found in parts.items():
+        if part not in before:
+            continue
+        path, published = before[part]
+        if publication_rows(publication_text(found), path) == published:
+            continue
+        changed = differences(found[0].get("config", {}), published[0].get("config", {}))
         raise InputError(
-            f"{place} holds another run:\n  "
-            + "\n  ".join(changed)
-            + "\nRename the run's folder, or give another --out."
+            "\n  ".join([f"{path} holds another {part}.", *changed])
+            + "\nWhat is published is never replaced: rename the run's folder, or publish to another group with --out."
         )
+    return [row for part, found in parts.items() if part not in before for row in found]
 
 
-def _publish(run: Path, place: Path) -> list[Path]:
-    if is_study(run):
-        publish_study(run, place)
-        return []
-    for name in ("config.json", "provenance.json"):
-        write_json(place / name, portable(read_json(run / name)))
-    _publish_evaluation(run, place, with_q=True)
-    for folder in _evaluations(run):
-        _publish_evaluation(folder, place / "evaluations" / folder.name, with_q=False)
+def _run_rows(run: Path, name: str) -> Iterator[Row]:
+    config, provenance, result = (
+        portable(read_json(run / f"{file}.json")) for file in ("config", "provenance", "result")
+    )
     metrics = read_run(run).metrics
-    write_text(place / "metrics.csv", csv_text(_thinned_metrics(metrics)))
+    seed = config["training"]["seed"]
+
+    def row(table: str, made_with: Row, **columns: Any) -> Row:
+        return {"table": table, "run": name, **columns, "seed": seed, "commit": made_with.get("commit")}
+
+    def evaluation(folder: Path, result: Row) -> Iterator[Row]:
+        """The result and its pairs; q, which no setting changes, once per run and only where there was a choice."""
+        made_with, settings = result.get("made_with", {}), _settings_name(result)
+        yield row("evaluation", made_with, settings=settings) | result
+        support = result.get("support", ()) if folder == run else ()
+        if (folder / "episodes.jsonl").is_file():
+            for record in read_records(folder / "episodes.jsonl"):
+                columns = episode_columns(record, support if len(support) > 1 else ())
+                yield row("episode", made_with, settings=settings) | columns
+
+    training = result.pop("training")
+    yield row("run", provenance) | {"config": config, "provenance": provenance, "training": training}
+    yield from (row("metric", provenance) | rounded(entry) for entry in _thinned_metrics(metrics))
     if latents := [entry for entry in metrics if entry.get("kind") == "latent"]:
-        write_text(place / "latent.csv", csv_text(_per_coordinate(latents[-1])))
-    left_out = []
-    for path in sorted((run / "measurements").glob("*.json")):
-        if path.stat().st_size > MOST_MEASUREMENT_BYTES:
-            left_out.append(path)
-        else:
-            write_json(place / "measurements" / path.name, portable(read_json(path)))
-    return left_out
+        yield from (row("latent", provenance) | rounded(each) for each in _per_coordinate(latents[-1]))
+    if "evaluated" in result:
+        yield from evaluation(run, result)
+    for folder in _evaluations(run):
+        yield from evaluation(folder, portable(read_json(folder / "result.json")))
+    for path in _measurements(run):
+        if not _is_too_large(path):
+            content = portable(read_json(path))
+            yield row("measurement", content.get("made_with", {}), measurement=path.stem) | content
 
 
-def _publish_evaluation(folder: Path, place: Path, *, with_q: bool) -> None:
-    """Its result and episodes; q, which no setting changes, once per run and only where there was a choice."""
-    result = read_json(folder / "result.json")
-    write_json(place / "result.json", portable(result))
-    if (folder / "episodes.jsonl").is_file():
-        support = result.get("support", ()) if with_q else ()
-        records = read_records(folder / "episodes.jsonl")
-        rows = (episode_columns(record, support if len(support) > 1 else ()) for record in records)
-        write_text(place / "episodes.csv", csv_text(rows))
+def _measurements(run: Path) -> list[Path]:
+    return sorted((run / "measurements").glob("*.json"))
+
+
+def _is_too_large(measurement: Path) -> bool:
+    return measurement.stat().st_size > MOST_MEASUREMENT_BYTES
 
 
 def _evaluations(run: Path) -> list[Path]:
     """Folders of evaluations with other settings, of the finished model only, and no repetitions of published ones."""
     found = sorted((run / "evaluations").glob("*/result.json"))
-    own = [path.parent for path in found if "step-" not in path.parent.name]
-    return [folder for folder in own if "as_published" not in read_json(folder / "result.json")]
+    own = {path.parent: read_json(path) for path in found if "step-" not in path.parent.name}
+    return [folder for folder, result in own.items() if "evaluated" in result and "as_published" not in result]
 
 
-def _thinned_metrics(metrics: Sequence[Columns]) -> Iterable[Columns]:
+def _settings_name(result: Row) -> str:
+    """What tells an evaluation from others of its run; empty for the default settings."""
+    known = {name: result["evaluated"][name] for name in EvaluationSettings().identity() if name in result["evaluated"]}
+    return from_dict(EvaluationSettings, known).name()
+
+
+def _date(rows: Iterable[Row]) -> str:
+    """The day on which the latest of what `rows` say was started."""
+    started = [
+        row[name]["started"][:10]
+        for row in rows
+        for name in ("provenance", "made_with")
+        if "started" in row.get(name, {})
+    ]
+    return max(started, default="undated")
+
+
+def _thinned_metrics(metrics: Sequence[Row]) -> Iterable[Row]:
     """Scalars only, every n-th line of each kind counted from the last, in the order of steps."""
     kept = []
     for kind in dict.fromkeys(entry.get("kind") for entry in metrics):
@@ -172,7 +224,7 @@ def _thinned_metrics(metrics: Sequence[Columns]) -> Iterable[Columns]:
         yield {name: value for name, value in entry.items() if not isinstance(value, list)}
 
 
-def _per_coordinate(entry: Columns) -> Iterable[Columns]:
+def _per_coordinate(entry: Row) -> Iterable[Row]:
     """The vectors of `entry` that have a number per latent coordinate, side by side."""
     vectors = {name: value for name, value in entry.items() if isinstance(value, list)}
     for coordinate, values in enumerate(zip(*vectors.values(), strict=True), 1):

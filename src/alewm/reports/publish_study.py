@@ -1,10 +1,12 @@
 """The part of an oscillator study that is worth keeping: its numbers, without the points and curves of figures."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from alewm.errors import InputError
-from alewm.files import read_if_there, read_json, write_json, write_text
+from alewm.files import read_if_there, read_json
+from alewm.reports.publication import Row
 from alewm.runs.portable import portable
 
 ONLY_DRAWN = ("procrustes", "q_by_epoch")
@@ -18,26 +20,23 @@ def is_study(folder: Path) -> bool:
     return isinstance(read_if_there(folder / "config.json").get("runs"), list)
 
 
-def published_studies(results: Path) -> list[Path]:
-    """The studies directly below `results`, or in folders there, as runs are; by name."""
-    tables = [*results.glob("*/table.md"), *results.glob("*/*/table.md")]
-    return sorted((path.parent for path in tables if is_study(path.parent)), key=lambda folder: folder.name)
-
-
 def check_study_finished(folder: Path) -> None:
     """Refuses a study without its numbers or its table."""
     if not isinstance(read_if_there(folder / "result.json").get("runs"), list) or not (folder / "table.md").is_file():
         raise InputError(f"{folder} has not finished: repeat its `alewm oscillator` command.")
 
 
-def publish_study(folder: Path, place: Path) -> None:
-    """Copies its settings, numbers and table to `place`."""
-    for name in ("config.json", "provenance.json"):
-        write_json(place / name, portable(read_json(folder / name)))
-    result = read_json(folder / "result.json")
-    records = [{name: value for name, value in each.items() if name not in ONLY_DRAWN} for each in result["runs"]]
-    write_json(place / "result.json", _rounded({**result, "runs": records}))
-    write_text(place / "table.md", (folder / "table.md").read_text(encoding="utf-8"))
+def study_rows(folder: Path, name: str) -> Iterator[Row]:
+    """Its settings and table as one row, then a row per trained model."""
+    config, provenance = (portable(read_json(folder / f"{file}.json")) for file in ("config", "provenance"))
+    result, commit = read_json(folder / "result.json"), provenance.get("commit")
+    models = result.pop("runs")
+    markdown = (folder / "table.md").read_text(encoding="utf-8")
+    about = {"config": config, "provenance": provenance, "result": _rounded(result), "markdown": markdown}
+    yield {"table": "study", "run": name, "commit": commit, **about}
+    for model in models:
+        kept = {field: value for field, value in model.items() if field not in ONLY_DRAWN}
+        yield {"table": "oscillator", "run": name, "commit": commit, **_rounded(kept)}
 
 
 def _rounded(value: Any) -> Any:

@@ -2,7 +2,7 @@
 
 import json
 import shlex
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -10,21 +10,17 @@ from typing import Any
 
 from alewm.capacity.prior import capacity_prior
 from alewm.capacity.support import CapacitySupport
-from alewm.config import from_dict
 from alewm.data.splits import held_out_counts
 from alewm.data.windows import WindowShape
 from alewm.errors import InputError
-from alewm.evaluation.settings import EvaluationSettings
 from alewm.evaluation.statistics import Spread
 from alewm.experiments.framework.choice import TASK_TITLES
 from alewm.experiments.framework.run import OBSERVED
 from alewm.experiments.framework.training_path import Dynamics, starting_at
-from alewm.files import read_json
 from alewm.natural_order import natural_order
 from alewm.presentation.numbers import scientific
-from alewm.reports.columns import read_csv
-from alewm.reports.gather import Run, flatten, read_run
-from alewm.reports.publish_study import is_study
+from alewm.reports.gather import Run, flatten
+from alewm.reports.publication import STAMP, SUFFIX, Part, PublishedPart, read_group
 
 BOOKKEEPING = frozenset(f"training.{name}" for name in ("seed", *OBSERVED))
 """Fields that do not tell one configuration from another."""
@@ -50,14 +46,21 @@ class PublishedRun:
     """Results by the name of their settings; the default ones have the empty name."""
     measurements: dict[str, dict[str, Any]] = field(default_factory=dict)
     """What experiments measured on the model, by their names."""
+    episodes: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    """Evaluated pairs by the name of their settings."""
     latent: Sequence[dict[str, Any]] = ()
     """A row per coordinate: its variance under the mask at the end of training, the prior's survival there and, but for
     older records, its variance without a mask."""
 
     @property
     def config(self) -> dict[str, Any]:
-        """Its config.json."""
+        """What was asked."""
         return self.run.config
+
+    @property
+    def place(self) -> str:
+        """The file and the name it is published under, for messages."""
+        return f"{self.run.folder}, {self.run.name}"
 
     @property
     def seed(self) -> int:
@@ -130,7 +133,7 @@ class PublishedRun:
         logged = self.run.capacity_dynamics().get("", {})
         steps = [logged[k][0] if k in logged else [] for k in model["capacities"]]
         if not steps[0] or any(each != steps[0] for each in steps):
-            raise InputError(f"{self.run.folder}/metrics.csv lacks q of some capacities. Publish the run again.")
+            raise InputError(f"{self.place}: metrics lack q of some capacities. Publish the run again.")
         return starting_at(prior, {k: logged[k] for k in model["capacities"]})
 
     @cached_property
@@ -193,36 +196,93 @@ class Scale:
         return f"{example.config['task']}-{width}-{example.steps}-{scientific(example.learning_rate)}-{fingerprint[:6]}"
 
 
-def read_published(results: Path) -> list[Scale]:
-    """The runs below `results`, which has folders of runs; the longest schedules of each task first."""
+@dataclass(frozen=True)
+class PublishedStudy:
+    """What `alewm publish` kept of an oscillator study."""
+
+    name: str
+    path: Path
+    """The publication it is in."""
+    provenance: dict[str, Any]
+    markdown: str
+    """Its table."""
+
+
+@dataclass(frozen=True)
+class PublishedResults:
+    """Everything below a folder of results."""
+
+    scales: list[Scale]
+    """Its runs, the longest schedules of each task first."""
+    studies: list[PublishedStudy]
+    """Its oscillator studies by name."""
+
+
+def read_results(results: Path) -> PublishedResults:
+    """What the publications below `results` hold, whatever their groups are called."""
     if not results.is_dir():
         raise InputError(f"{results} is no folder; name the one that `alewm publish --out results/NAME` writes below.")
-    folders = [path.parent for path in sorted(results.glob("*/*/config.json"))]
-    return _scales(_read(folder) for folder in folders if not is_study(folder))
+    runs, studies = [], []
+    for folder in sorted({path.parent for path in results.rglob(f"*{SUFFIX}")}):
+        by_run: dict[str, dict[Part, PublishedPart]] = {}
+        for part, published in read_group(folder).items():
+            by_run.setdefault(part.run, {})[part] = published
+        for name in sorted(by_run):
+            if study := by_run[name].get(Part(name, "study")):
+                studies.append(_study(name, study))
+            else:
+                runs.append(_run(name, by_run[name]))
+    return PublishedResults(_scales(runs), sorted(studies, key=lambda study: study.name))
 
 
-def _read(folder: Path) -> PublishedRun:
-    run = read_run(folder)
-    if "training" not in run.result:
-        raise InputError(f"{folder} holds no finished run: result.json has no `training`. Publish it again.")
-    known = {name for name, _ in flatten(run.config)}
-    if missing := [name for name in _TELLING if name not in known]:
-        raise InputError(f"{folder}/config.json says nothing of {', '.join(missing)}. Publish the run again.")
-    results = [run.result, *(read_json(path) for path in sorted((folder / "evaluations").glob("*/result.json")))]
-    evaluations = {_settings_name(result): result for result in results if "evaluated" in result}
-    measurements = {path.stem: read_json(path) for path in sorted((folder / "measurements").glob("*.json"))}
-    if empty := [name for name, content in measurements.items() if "measured" not in content]:
-        raise InputError(f"{folder}/measurements/{empty[0]}.json holds nothing measured. Publish the run again.")
-    return PublishedRun(run, evaluations, measurements, _read_latent(folder / "latent.csv"))
+def read_published(results: Path) -> list[Scale]:
+    """The runs below `results` alone."""
+    return read_results(results).scales
 
 
-def _read_latent(path: Path) -> list[dict[str, Any]]:
-    return read_csv(path, needed=("masked_variance", "prior_survival")) if path.is_file() else []
+def _study(name: str, part: PublishedPart) -> PublishedStudy:
+    found = [row for row in part.of("study") if {"provenance", "markdown"} <= row.keys()]
+    if len(found) != 1:
+        raise InputError(f"{part.path} lacks the table of the study {name}. Publish it again.")
+    return PublishedStudy(name, part.path, found[0]["provenance"], found[0]["markdown"])
 
 
-def _settings_name(result: dict[str, Any]) -> str:
-    known = {name: result["evaluated"][name] for name in EvaluationSettings().identity() if name in result["evaluated"]}
-    return from_dict(EvaluationSettings, known).name()
+def _run(name: str, parts: Mapping[Part, PublishedPart]) -> PublishedRun:
+    trained = parts.get(Part(name, "run"))
+    if trained is None:
+        path = next(iter(parts.values())).path
+        raise InputError(f"{path} holds evaluations of {name}, and no publication beside it has the run itself.")
+    place = f"{trained.path}, {name}"
+    rows = trained.of("run")
+    if len(rows) != 1 or not {"config", "provenance", "training"} <= rows[0].keys():
+        raise InputError(f"{place}: expected one row with config, provenance and training. Publish the run again.")
+    config, provenance = rows[0]["config"], rows[0]["provenance"]
+    known = {field for field, _ in flatten(config)}
+    if missing := [field for field in _TELLING if field not in known]:
+        raise InputError(f"{place}: its config says nothing of {', '.join(missing)}. Publish the run again.")
+    metrics = [_unstamped(row) for row in trained.numbers("metric", ["step"])]
+    metrics.sort(key=lambda entry: int(entry["step"]))
+    latent = trained.numbers("latent", ["masked_variance", "prior_survival"])
+    evaluations = {part.name: _only_row(part, each) for part, each in parts.items() if part.kind == "evaluation"}
+    measurements = {part.name: _only_row(part, each) for part, each in parts.items() if part.kind == "measurement"}
+    if empty := [measured for measured, content in measurements.items() if "measured" not in content]:
+        raise InputError(f"{place}: its measurement {empty[0]} holds nothing measured. Publish the run again.")
+    result = {"training": rows[0]["training"], **evaluations.get("", {})}
+    episodes = {part.name: each.of("episode") for part, each in parts.items() if part.kind == "evaluation"}
+    run = Run(name, trained.path, config, provenance, metrics, result, [], [])
+    return PublishedRun(run, evaluations, measurements, episodes, latent)
+
+
+def _only_row(part: Part, published: PublishedPart) -> dict[str, Any]:
+    """The row that is the part's result, without the columns that say whose it is."""
+    found = published.of(part.kind)
+    if len(found) != 1:
+        raise InputError(f"{published.path} has {len(found)} rows for the {part}, expected one. Publish it again.")
+    return _unstamped(found[0])
+
+
+def _unstamped(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in row.items() if name not in STAMP}
 
 
 def _scales(runs: Iterable[PublishedRun]) -> list[Scale]:
@@ -239,8 +299,8 @@ def _configurations(runs: Sequence[PublishedRun]) -> list[Configuration]:
     for group in found.values():
         seeds = [run.seed for run in group]
         if len(set(seeds)) != len(seeds):
-            names = ", ".join(str(run.run.folder) for run in group)
-            raise InputError(f"One configuration and seed is published twice: {names}. Remove one.")
+            names = "; ".join(run.place for run in group)
+            raise InputError(f"One configuration and seed is published twice: {names}. Remove one file.")
     return sorted((Configuration(tuple(group)) for group in found.values()), key=_order)
 
 

@@ -10,15 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from alewm.experiments.framework.choice import TASK_TITLES
-from alewm.files import read_json, write_bytes, write_text
+from alewm.files import write_bytes, write_text
 from alewm.presentation.numbers import scientific
 from alewm.presentation.theme import light_and_dark
 from alewm.reports import result_tables as tables
 from alewm.reports.configuration_names import backbone, full_names
 from alewm.reports.model_tables import learned_table, probes_table
 from alewm.reports.path_table import path_table
-from alewm.reports.publish_study import published_studies
-from alewm.reports.published import PublishedRun, Scale, read_published
+from alewm.reports.published import PublishedRun, PublishedStudy, Scale, read_results
 from alewm.reports.result_figures import ResultFigure, dynamics_figure, success_figure, sweep_figure
 
 FIGURES = Path("images") / "results"
@@ -56,10 +55,10 @@ def write_results_page(results: Path, out: Path) -> Path:
 
 def results_page(results: Path, out: Path) -> tuple[str, list[ResultFigure]]:
     """The Markdown of a page that will be at `out`, and its figures, not drawn yet."""
-    scales, paper = read_published(results), tables.read_paper(results)
+    published, paper = read_results(results), tables.read_paper(results)
     figures: list[ResultFigure] = []
-    sections = [part for scale in scales for part in _section(scale, paper, results, out, figures)]
-    sections += _oscillator(results, out)
+    sections = [part for scale in published.scales for part in _section(scale, paper, out, figures)]
+    sections += _oscillators(published.studies, out)
     top = _top(results, out, _LEGEND if paper is None else _LEGEND + _PAPERS)
     return "\n".join([top, _contents(sections), *sections]), figures
 
@@ -86,9 +85,7 @@ def _contents(sections: Sequence[str]) -> str:
     return "".join(lines)
 
 
-def _section(
-    scale: Scale, paper: dict[str, Any] | None, results: Path, out: Path, figures: list[ResultFigure]
-) -> Iterator[str]:
+def _section(scale: Scale, paper: dict[str, Any] | None, out: Path, figures: list[ResultFigure]) -> Iterator[str]:
     yield f"## {_title(scale)}\n"
     if any(each.evaluated() for each in scale.configurations):
         yield tables.main_table(scale, paper, _caption(scale)).markdown()
@@ -109,7 +106,7 @@ def _section(
     for of_models in (path_table(scale, note), learned_table(scale, note), probes_table(scale, note)):
         if of_models is not None:
             yield of_models.markdown()
-    yield _commands(scale, results, out)
+    yield _commands(scale, out)
 
 
 def _title(scale: Scale) -> str:
@@ -187,17 +184,18 @@ def _picture(figure: ResultFigure) -> str:
     )
 
 
-def _commands(scale: Scale, results: Path, out: Path) -> str:
+def _commands(scale: Scale, out: Path) -> str:
     blocks = []
     for name, each in zip(full_names(scale.configurations), scale.configurations, strict=True):
-        links = "; ".join(_link(run, results, out) for run in each.runs)
+        links = "; ".join(_link(run, out) for run in each.runs)
         commands = dict.fromkeys(command for run in each.runs for command in run.commands)
         blocks.append(f"{name}; {links}:\n\n```bash\n" + "\n".join(commands) + "\n```\n")
     return "<details><summary>Commands and records of every row</summary>\n\n" + "\n".join(blocks) + "\n</details>\n"
 
 
-def _link(run: PublishedRun, results: Path, out: Path) -> str:
-    link = f"[seed {run.seed}]({os.path.relpath(run.run.folder, out.parent)})"
+def _link(run: PublishedRun, out: Path) -> str:
+    """The publication a run is in, with its name there, and its success."""
+    link = f'[seed {run.seed}]({os.path.relpath(run.run.folder, out.parent)} "{run.run.name}")'
     result = run.evaluations.get("")
     if result is None:
         return link
@@ -205,16 +203,15 @@ def _link(run: PublishedRun, results: Path, out: Path) -> str:
     return f"{link} {100 * result['success_rate']:.1f} ({low:.1f} to {high:.1f})"
 
 
-def _oscillator(results: Path, out: Path) -> Iterator[str]:
+def _oscillators(studies: Sequence[PublishedStudy], out: Path) -> Iterator[str]:
     """The toy study and others of its kind, whose tables their own command writes."""
-    folders = published_studies(results)
-    if folders:
+    if studies:
         yield "## Two oscillators\n"
-    for folder in folders:
-        made = read_json(folder / "provenance.json")
-        yield (folder / "table.md").read_text(encoding="utf-8")
+    for study in studies:
+        made = study.provenance
+        yield study.markdown
         yield (
             f"Mean ± standard deviation over seeds, test split; `{shlex.join(shlex.split(made['command']))}` on "
             f"{made['accelerator'] or made['processor']}, {made['cores']} cores "
-            f"([records]({os.path.relpath(folder, out.parent)})).\n"
+            f'([records]({os.path.relpath(study.path, out.parent)} "{study.name}")).\n'
         )
