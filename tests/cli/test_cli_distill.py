@@ -8,6 +8,9 @@ import torch
 from conftest import SEARCH, contents, run_alewm
 
 import alewm as library
+from alewm.ecosystem.hub import PretrainedRun
+from alewm.planning.cem import CEMConfig
+from alewm.planning.planner import PlanningConfig
 from alewm.training.distill import DistillConfig
 
 QUICK = ("--updates", 20, "--hidden", 16, "--device", "cpu")
@@ -98,3 +101,19 @@ def test_weights_that_were_trained_further_refuse_the_old_network(run, tmp_path,
 def test_dynamics_that_are_not_there_are_refused(trained, refused):
     assert "alewm distill" in refused("evaluate", trained, *SEARCH, "--dynamics", "distilled")
     assert "holds no distilled dynamics" in refused("evaluate", trained, *SEARCH, "--dynamics", "elsewhere")
+
+
+def test_a_shared_model_brings_its_dynamics_along(run, tmp_path, alewm_here):
+    """Also where its weights were rounded, and so have another hash."""
+    done = alewm_here("share", run, "--out", "shared", "--weights", "bfloat16", "--device", "cpu", "--animations", 0)
+    assert done.splitlines()[-1] == "shared"
+    shared = tmp_path / "shared"
+    (folder, *_) = sorted((shared / "distilled").glob("k*"))
+    here, there = described(shared, folder.name[1:]), described(run, folder.name[1:])
+    assert here["weights_sha256"] != there["weights_sha256"]
+    assert here["validation_error"] == there["validation_error"]
+    assert "With the distilled dynamics in `distilled/`" in (shared / "README.md").read_text()
+    assert str(tmp_path) not in (folder / "distilled.json").read_text()
+    published = json.loads((shared / "evaluations/dynamics-distilled/result.json").read_text())
+    planner = PretrainedRun(shared).planner(PlanningConfig(cem=CEMConfig(20, 2, 2)), dynamics="distilled")
+    assert list(planner.model.capacities) == published["distilled_capacities"]

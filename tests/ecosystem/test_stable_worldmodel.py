@@ -15,6 +15,7 @@ from alewm.ecosystem.stable_worldmodel import PlanningCost
 from alewm.errors import InputError
 from alewm.model.pixels import IMAGENET_MEAN, IMAGENET_STD
 from alewm.planning.cem import CEMConfig
+from alewm.planning.distilled import DistilledDynamics, DistilledModel, DynamicsConfig
 from alewm.planning.mpc import RecedingHorizon
 from alewm.planning.noise import candidate_noise
 from alewm.planning.planner import Planner, PlanningConfig
@@ -86,6 +87,22 @@ def test_a_full_search_finds_the_plans_of_our_own_planner(model, batch_size):
     torch.testing.assert_close(planner.to_actions(plan), expected[0], atol=1e-4, rtol=1e-4)
     again = Solver(cost, batch_size, noise_of((5, 2), 1)).solve(info_of(later[active], goals[active]))["actions"]
     torch.testing.assert_close(planner.to_actions(again), expected[1][active], atol=1e-4, rtol=1e-4)
+
+
+def test_distilled_dynamics_find_the_plans_of_our_own_planner(model):
+    """One capacity has a network, the others are imagined by the model's own predictor."""
+    network = DistilledDynamics(DynamicsConfig(16, 10, 8)).requires_grad_(requires_grad=False)
+    for parameter in network.parameters():
+        parameter.normal_(0, 0.3)
+    distilled = DistilledModel(model, {16: network})
+    first, goals = images(0, 12), images(2, 12)
+    planner = Planner(distilled, MEAN, STD, PLANNING)
+    ours = RecedingHorizon(planner)
+    ours.begin(first, goals, range(12))
+    expected = ours.next_actions(first, torch.ones(12, dtype=torch.bool))
+    assert {16} < set(ours.capacities)
+    plan = Solver(PlanningCost(distilled), 12, noise_of(range(12), 0)).solve(info_of(first, goals))["actions"]
+    torch.testing.assert_close(planner.to_actions(plan), expected, atol=1e-4, rtol=1e-4)
 
 
 def test_a_capacity_is_kept_for_the_episode_and_forgotten_when_told(model):

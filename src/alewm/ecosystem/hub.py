@@ -11,6 +11,8 @@ import torch
 
 from alewm.ecosystem.pretrained import SharedRun, WeightType, save_pretrained
 from alewm.errors import InputError
+from alewm.evaluation.distill_run import with_dynamics
+from alewm.evaluation.settings import OWN_DYNAMICS
 from alewm.files import check_new_folder
 from alewm.model.world_model import WorldModel
 from alewm.planning.planner import Planner, PlanningConfig
@@ -47,11 +49,20 @@ class PretrainedRun(ModelHubMixin):
         return self._loaded[1]
 
     def planner(
-        self, config: PlanningConfig | None = None, device: torch.device | None = None, data_set: str = ""
+        self,
+        config: PlanningConfig | None = None,
+        device: torch.device | None = None,
+        data_set: str = "",
+        dynamics: str = OWN_DYNAMICS,
     ) -> Planner:
-        """A planner from two images to actions in the units of the environment of `data_set`, if there are several."""
+        """A planner from two images to actions in the units of the environment of `data_set`, if there are several.
+
+        `dynamics` are those of `alewm evaluate`: `own`, `distilled` or a folder of `alewm distill`.
+        """
         statistics = data_set_of(self.description, data_set).statistics
         model = self.model if device is None else self.model.to(device)
+        if dynamics != OWN_DYNAMICS:
+            return Planner(with_dynamics(model, self.run, dynamics), statistics.mean, statistics.std, config)
         return Planner(model, statistics.mean, statistics.std, config)
 
     def save_pretrained(self, save_directory: str | Path, **options: Any) -> str | None:

@@ -30,6 +30,7 @@ def model_card(
     results_apart: Mapping[str, Mapping[str, Any]],
     *,
     brings_pairs: bool,
+    distilled_result: Mapping[str, Any],
 ) -> str:
     """Markdown with the Hub's front matter; every number in it comes from the run's own files.
 
@@ -62,6 +63,7 @@ def model_card(
         "## Success\n",
         *(f"### {each}\n\n{_success(found, extras)}" for each, found in results_apart.items()),
         *([] if results_apart else [_success(result, extras)]),
+        *([_distilled(distilled_result)] if distilled_result else []),
         "## Use\n",
         _LOADING.format(name=name),
         *(_evaluation(name, data, brings_pairs) for data in files.values()),
@@ -104,6 +106,17 @@ def _success(result: Mapping[str, Any], extras: Mapping[str, Any]) -> str:
         ]
         lines.append(_table(("capacity", "episodes", "mean q", "prior"), by_capacity))
     return "\n".join(lines)
+
+
+def _distilled(result: Mapping[str, Any]) -> str:
+    """Success with the small dynamics that came along, which plan in a fraction of the time."""
+    low, high = result["interval"]
+    capacities = ", ".join(map(str, result["distilled_capacities"]))
+    pairs = f"{result['episodes']} {result['evaluated']['split']} pairs"
+    return (
+        f"With the distilled dynamics in `distilled/` (capacities {capacities}): {percent(result['success_rate'])} of "
+        f"{pairs} (95 % interval {percent(low)} to {percent(high)}), by `alewm evaluate FOLDER --dynamics distilled`.\n"
+    )
 
 
 def _evaluation(name: str, data: Mapping[str, Any], brings_pairs: bool) -> str:

@@ -10,6 +10,7 @@ from alewm.evaluation.environment import task_of
 from alewm.evaluation.run import evaluate_run
 from alewm.evaluation.settings import EvaluationSettings
 from alewm.files import check_new_folder, read_if_there, read_json, write_json, write_text
+from alewm.planning.distilled import DISTILLED, distilled_capacities
 from alewm.runs.lock import new_folder
 from alewm.training.checkpoint import read_description
 from alewm.training.data_sets import data_set_of
@@ -33,5 +34,7 @@ def share_run(run: Path, out: Path, *, weights: WeightType, device: torch.device
         fill_pretrained(run, SharedRun.of(run, weights), partial, weights, name=title)
         write_json(partial / "result.json", {"training": read_json(partial / "result.json")["training"]})
         evaluate_run(partial, EvaluationSettings(), device=device, num_animations=num_animations, out=partial)
+        if distilled_capacities(partial / DISTILLED):
+            evaluate_run(partial, EvaluationSettings(dynamics=DISTILLED), device=device, num_animations=0)
         write_text(partial / "README.md", SharedRun.of(partial, weights).card(title, partial))
     return out

@@ -26,6 +26,7 @@ from alewm.errors import InputError
 from alewm.model.pixels import IMAGENET_MEAN, IMAGENET_STD
 from alewm.model.world_model import WorldModel
 from alewm.planning.capacity_rule import BestOf, Fixed, parse_capacity_rule
+from alewm.planning.distilled import DistilledModel
 from alewm.planning.model_protocol import next_latent
 from alewm.planning.objective import GoalCost, compared_width, prefix_distance
 from alewm.planning.rollout import sliced_roll_out
@@ -49,10 +50,17 @@ class PlanningCost(nn.Module):
     """
 
     def __init__(
-        self, model: WorldModel, *, capacity: str = "modal", goal_cost: GoalCost = "active", seed: int = 42
+        self,
+        model: WorldModel | DistilledModel,
+        *,
+        capacity: str = "modal",
+        goal_cost: GoalCost = "active",
+        seed: int = 42,
     ) -> None:
+        """With a `DistilledModel` the world model looks and its distilled dynamics imagine."""
         super().__init__()
-        self.model = model.eval()
+        self.distilled = model if isinstance(model, DistilledModel) else None
+        self.model = (model.model if isinstance(model, DistilledModel) else model).eval()
         self.rule = parse_capacity_rule(capacity, model.support)
         if isinstance(self.rule, BestOf):
             raise InputError(
@@ -146,6 +154,10 @@ class PlanningCost(nn.Module):
         B, S, horizon, _ = candidates.shape
         reach, latent_dim = self.model.config.predictor.context_length, context.shape[-1]
         last_width = compared_width(self.goal_cost, capacity, latent_dim)
+        if self.distilled is not None and capacity in self.distilled.capacities:
+            # Distilled dynamics read the latest frame only.
+            z_now = context[:, -1]
+            return sliced_roll_out(self.distilled, z_now, candidates, capacity, last_width=last_width, context=reach)
         if context.shape[1] == 1:
             return sliced_roll_out(
                 self.model, context[:, 0], candidates, capacity, last_width=last_width, context=reach

@@ -23,7 +23,7 @@ from alewm.planning.distilled import (
     DistilledModel,
     distilled_capacities,
     load_distilled,
-    read_description,
+    read_dynamics_description,
 )
 from alewm.progress import Progress
 from alewm.runs.lock import only_writer
@@ -145,7 +145,7 @@ def distill_table(networks: dict[int, dict[str, Any]]) -> str:
 
 
 def _finished(folder: Path, asked: dict[str, Any]) -> dict[int, dict[str, Any]]:
-    found = {capacity: read_description(path) for capacity, path in distilled_capacities(folder).items()}
+    found = {capacity: read_dynamics_description(path) for capacity, path in distilled_capacities(folder).items()}
     for capacity, each in found.items():
         if changed := differences(asked, {name: each[name] for name in asked}):
             raise InputError(

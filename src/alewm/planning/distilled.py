@@ -182,7 +182,7 @@ def distilled_capacities(folder: Path) -> dict[int, Path]:
 
 def read_dynamics(folder: Path, weights_sha256: str | None = None) -> DistilledDynamics:
     """The network in `folder`, for a world model whose weights have this hash; any model where none is given."""
-    description = read_description(folder)
+    description = read_dynamics_description(folder)
     if weights_sha256 is not None and description["weights_sha256"] != weights_sha256:
         raise InputError(
             f"{folder} was distilled from other weights ({description['checkpoint']}, SHA-256 "
@@ -198,7 +198,7 @@ def read_dynamics(folder: Path, weights_sha256: str | None = None) -> DistilledD
     return network.eval()
 
 
-def read_description(folder: Path) -> dict[str, Any]:
+def read_dynamics_description(folder: Path) -> dict[str, Any]:
     """What the network in `folder` says about itself."""
     path = folder / DESCRIPTION
     if not path.is_file():

@@ -13,8 +13,9 @@ import torch
 from alewm.model.fast_imagination import FastImagination
 from alewm.model.world_model import WorldModel
 from alewm.planning.cem import CEMResult, Score, refine
+from alewm.planning.distilled import DistilledModel
 from alewm.planning.inner_loop import SearchSettings
-from alewm.planning.model_protocol import PlanningModel
+from alewm.planning.model_protocol import PlanningModel, PrefixImagination
 from alewm.planning.objective import compared_width, prefix_distance
 from alewm.shapes import Float, Tensor
 
@@ -33,10 +34,13 @@ class _Sizes(NamedTuple):
 
 
 class GraphedSearch:
-    """An `InnerLoop` for one model, whose weights it copies."""
+    """An `InnerLoop` for one model: a world model, whose weights it copies in `dtype`, or one with distilled dynamics.
 
-    def __init__(self, model: WorldModel, dtype: torch.dtype = torch.bfloat16) -> None:
-        self._imagination = FastImagination(model, dtype)
+    Distilled dynamics are recorded as they are, in float32: their products are small, and rounding them buys nothing.
+    """
+
+    def __init__(self, model: WorldModel | DistilledModel, dtype: torch.dtype = torch.bfloat16) -> None:
+        self._imagination: PrefixImagination = FastImagination(model, dtype) if isinstance(model, WorldModel) else model
         self._recordings: dict[_Sizes, dict[int, _Recording]] = {}
         self._memory = _SharedMemory()
 
@@ -78,7 +82,7 @@ class _Recording:
 
     def __init__(
         self,
-        imagination: FastImagination,
+        imagination: PrefixImagination,
         memory: _SharedMemory,
         sizes: _Sizes,
         z_now: Tensor,
@@ -135,7 +139,7 @@ class _Recording:
     def _final_cost(self) -> Float[Tensor, "B"]:
         return self._score(self.mean[:, None])[:, 0]
 
-    def _make_score(self, imagination: FastImagination, latent_dim: int) -> Score:
+    def _make_score(self, imagination: PrefixImagination, latent_dim: int) -> Score:
         settings = self.settings
         width = compared_width(settings.goal_cost, settings.capacity, latent_dim)
 

@@ -6,7 +6,6 @@ loss is the mean square error over all of them: what matters to a plan is where 
 """
 
 import math
-import shutil
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,6 +26,7 @@ from alewm.files import write_json
 from alewm.model.world_model import Encoding, WorldModel
 from alewm.planning.distilled import DESCRIPTION, NETWORK, DistilledDynamics, DynamicsConfig
 from alewm.ranges import Count, CountOrZero, NotNegative, Positive, check_ranges
+from alewm.runs.lock import new_folder
 from alewm.runs.tensors import save_tensors
 from alewm.shapes import Float, Int, Tensor
 from alewm.training.noise import seeded_generator
@@ -204,12 +204,11 @@ def open_loop_errors(
 
 def write_dynamics(folder: Path, network: DistilledDynamics, description: Mapping[str, Any]) -> Path:
     """The new `folder` with the network and its description; it appears whole or not at all."""
-    partial = folder.with_name(f".{folder.name}.partial")
-    shutil.rmtree(partial, ignore_errors=True)
     state = {name: tensor.detach().cpu().contiguous() for name, tensor in network.state_dict().items()}
-    save_tensors(partial / NETWORK, state)
-    write_json(partial / DESCRIPTION, description)
-    return partial.replace(folder)
+    with new_folder(folder) as partial:
+        save_tensors(partial / NETWORK, state)
+        write_json(partial / DESCRIPTION, description)
+    return folder
 
 
 def _window_starts(store: EpisodeStore, episodes: Sequence[int], horizon: int) -> np.ndarray:
