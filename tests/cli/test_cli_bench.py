@@ -35,6 +35,7 @@ SMALL_SIZES = (
         ),
         (("train-step", *TINY, "--batch", 8, "--repeats", 1, "--reference"), "milliseconds"),
         (("encoder-blocks", *FEW_ROWS, "--tiles", "16,64,4,1"), "kernels"),
+        (("distilled", *TINY, *FEW, "--repeats", 1, "--capacities", 4), "by_capacity"),
         (("planner", *TINY, "--episodes", 1, *FEW, "--repeats", 1, "--reference"), "milliseconds_by_capacity"),
         (("evaluate", *TINY, "--episodes", 2, *FEW), "seconds_planning"),
         (("push-t", "--demonstrations", 1), "env_steps_per_second"),

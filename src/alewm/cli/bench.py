@@ -7,7 +7,7 @@ import tyro
 
 from alewm.cli.bench_data import Collect, Loader, Replay, ReplaySimulated
 from alewm.cli.bench_envs import PushT, TrueSimulator
-from alewm.cli.bench_model import Check, EncoderBlocks, Evaluate, Planner, Scaling, TrainStep
+from alewm.cli.bench_model import Check, Distilled, EncoderBlocks, Evaluate, Planner, Scaling, TrainStep
 from alewm.cli.bench_whole import FromNothing
 from alewm.cli.flags import BatchSize
 
@@ -51,6 +51,7 @@ class Bench:
             | Annotated[TrainStep, tyro.conf.subcommand("train-step")]
             | Annotated[EncoderBlocks, tyro.conf.subcommand("encoder-blocks")]
             | Annotated[Planner, tyro.conf.subcommand("planner")]
+            | Annotated[Distilled, tyro.conf.subcommand("distilled")]
             | Annotated[Evaluate, tyro.conf.subcommand("evaluate")]
             | Annotated[Regularizer, tyro.conf.subcommand("regularizer")]
             | Annotated[Check, tyro.conf.subcommand("check")]

@@ -106,6 +106,34 @@ class Planner:
 
 
 @dataclass(frozen=True)
+class Distilled:
+    """Time and memory of a plan against its capacity, with the model's own predictor and with distilled dynamics."""
+
+    preset_name: PresetName = "two-room-192"
+    """The configuration; the weights are untrained, and time does not depend on them."""
+    episodes: int = 1
+    """Episodes planned together."""
+    candidates: int = 300
+    """CEM: action sequences scored per iteration."""
+    iterations: int = 30
+    """CEM: times the distribution is refined."""
+    hidden: int = 128
+    """Units of each hidden layer of the distilled dynamics."""
+    repeats: int = 5
+    """Timed rounds after one warm-up round, both dynamics in turns; medians are reported."""
+    device: str = "auto"
+    """auto, cpu, cuda or cuda:1."""
+    capacities: tuple[int, ...] = ()
+    """Capacities to plan with; if not given, all that the configuration supports."""
+
+    def run(self) -> None:
+        """Prints the table and the line of JSON."""
+        from alewm.benchmarks.distilled import bench_distilled
+
+        bench_distilled(**vars(self))
+
+
+@dataclass(frozen=True)
 class Evaluate:
     """A whole Two-Room evaluation, environment, planning and floors together."""
 
