@@ -91,6 +91,25 @@ def test_default_settings_of_a_finished_run_belong_in_its_folder(tmp_path):
     assert few == tmp_path / "evaluations/validation_3-episodes"
 
 
+def test_several_pairs_per_episode_have_results_of_their_own(evaluated, alewm_here, refused, tmp_path):
+    run = shutil.copytree(evaluated, tmp_path / "run")
+    other = shutil.copytree(evaluated, tmp_path / "other")
+    before = contents(run)
+    said = alewm_here("evaluate", "run", "other", *SEARCH, "--pairs-per-episode", 3, "--animations", 2).splitlines()
+    place = "evaluations/3-per-episode_cem-20x2-2"
+    assert said[-2:] == [f"run/{place}/result.json", f"other/{place}/result.json"]
+    assert "run minus other: +0.0 points (+0.0 to +0.0; p = 1), by 3 episodes; 0 pairs won, 0 lost" in said
+    assert {name: content for name, content in contents(run).items() if not name.startswith(place)} == before
+    result = json.loads((run / place / "result.json").read_text())
+    records = [json.loads(line) for line in (run / place / "episodes.jsonl").read_text().splitlines()]
+    held_out = json.loads((run / "splits.json").read_text())["test"]
+    assert [record["episode"] for record in records] == [episode for episode in held_out for _ in range(3)]
+    assert len({(record["episode"], record["start_step"]) for record in records}) == result["episodes"] == 9
+    assert len(list((run / place / "animations").glob("episode-*-from-*.gif"))) == 2
+    assert (other / place / "episodes.jsonl").read_bytes() == (run / place / "episodes.jsonl").read_bytes()
+    assert "--pairs-per-episode must be at least 1, got 0" in refused("evaluate", run, "--pairs-per-episode", 0)
+
+
 def test_data_that_moved_is_asked_for_and_other_data_is_refused(refused, alewm_here, trained, data, tmp_path):
     run = shutil.copytree(trained, tmp_path / "run")
     for path in (run / "checkpoints").glob("*/checkpoint.json"):

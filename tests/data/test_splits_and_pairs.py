@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from toy_episodes import write_tape
 
 from alewm import files
-from alewm.data.pairs import draw_pairs, load_or_draw_pairs
+from alewm.data.pairs import EvaluationPairs, draw_pairs, draw_several_pairs, load_or_draw_pairs
 from alewm.data.splits import Splits, held_out_counts, load_or_make_splits, split_by_episode, split_by_family
 from alewm.data.store import EpisodeStore
 from alewm.errors import InputError
@@ -135,6 +135,39 @@ def test_every_valid_start_is_drawn_and_every_goal_is_25_steps_later(tmp_path: P
 def test_a_pair_does_not_depend_on_the_other_episodes(tmp_path: Path) -> None:
     store = EpisodeStore.open(write_tape(tmp_path / "a.h5", [40, 50, 60]))
     assert draw_pairs(store, [2])[0] == draw_pairs(store, [0, 1, 2])[2]
+
+
+def test_several_pairs_have_different_starts_and_every_start_is_drawn(tmp_path: Path) -> None:
+    store = EpisodeStore.open(write_tape(tmp_path / "a.h5", [60, 28, 26]))
+    found = set()
+    for seed in range(100):
+        pairs = draw_several_pairs(store, [0, 1, 2], 5, seed)
+        starts = [[pair.start_step for pair in pairs if pair.episode == episode] for episode in range(3)]
+        assert [len(set(each)) for each in starts] == [5, 3, 1]  # as many as there are
+        assert starts[1:] == [[0, 1, 2], [0]]
+        assert all(pair.goal_row - pair.start_row == pair.goal_step - pair.start_step == 25 for pair in pairs)
+        found |= set(starts[0])
+    assert found == set(range(35))
+    assert draw_several_pairs(store, [2, 0], 5)[1:] == draw_several_pairs(store, [0], 5)
+
+
+def test_several_pairs_are_kept_beside_the_single_ones_and_change_nothing_about_them(tmp_path: Path) -> None:
+    store = EpisodeStore.open(write_tape(tmp_path / "a.h5", [40, 28, 60, 50, 45] * 4))
+    splits = load_or_make_splits(store)
+    load_or_draw_pairs(store, splits)
+    before, known = (tmp_path / "a.pairs.json").read_bytes(), len(store.notes)
+    several = load_or_draw_pairs(store, splits, per_episode=5)
+    lengths = [store.lengths[episode] for episode in splits.test]
+    assert len(several.test) == sum(min(5, length - 25) for length in lengths)
+    assert (28 in lengths) == any("as many as they can" in note and " test " in note for note in store.notes[known:])
+    assert load_or_draw_pairs(EpisodeStore.open(store.path), splits, per_episode=5) == several
+    assert EvaluationPairs.load(tmp_path / "a.pairs-5.json").seed == 43
+    assert (tmp_path / "a.pairs.json").read_bytes() == before
+    (tmp_path / "a.pairs-5.json").rename(tmp_path / "a.pairs-4.json")
+    with pytest.raises(InputError, match=r"pairs-4\.json belongs to another split or pair seed"):
+        load_or_draw_pairs(store, splits, per_episode=4)
+    with pytest.raises(InputError, match="at least one pair, asked 0"):
+        load_or_draw_pairs(store, splits, per_episode=0)
 
 
 def test_an_episode_too_short_for_a_goal_is_refused(tmp_path: Path) -> None:

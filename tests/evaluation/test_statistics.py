@@ -1,11 +1,19 @@
-"""Wilson's interval against published numbers and its own definition."""
+"""Intervals and tests against published numbers, exact counts and their own definitions."""
 
+from math import comb
+
+import numpy as np
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from alewm.errors import InputError
-from alewm.evaluation.statistics import Proportion, Spread, wilson_interval
+from alewm.evaluation.statistics import (
+    Proportion,
+    Spread,
+    compare_paired,
+    wilson_interval,
+)
 
 
 @pytest.mark.parametrize(
@@ -68,3 +76,75 @@ def test_one_seed_has_no_standard_error_and_no_seed_no_mean():
     assert Spread.of([0.5]).percent() == "50.00"
     with pytest.raises(InputError, match="at least one seed"):
         Spread.of([])
+
+
+@settings(max_examples=40)
+@given(st.integers(0, 9), st.integers(0, 9), st.integers(0, 20))
+def test_single_pairs_of_one_seed_give_the_exact_test_of_matched_pairs(won, lost, alike):
+    first = [True] * won + [False] * lost + [True] * alike
+    second = [False] * won + [True] * lost + [True] * alike
+    assume(first)
+    compared = compare_paired([first], [second], range(len(first)), num_resamples=20_000)
+    fewer, all_of_them = min(won, lost), won + lost
+    exact = min(1.0, 2 * sum(comb(all_of_them, n) for n in range(fewer + 1)) / 2**all_of_them)
+    # Up to 14 pairs all signs are tried; beyond, 20,000 random ones.
+    tolerance = 1e-9 if all_of_them <= 14 else 0.02
+    assert compared.p_value == pytest.approx(exact, abs=tolerance)
+    assert (compared.won, compared.lost) == (won, lost)
+    assert compared.difference == pytest.approx((won - lost) / len(first))
+
+
+def test_copies_of_pairs_change_neither_interval_nor_test():
+    rng = np.random.default_rng(3)
+    first, second = rng.random((3, 60)) < 0.8, rng.random((2, 60)) < 0.7
+    clusters = [n // 3 for n in range(60)]
+    alone = compare_paired(first, second, clusters)
+    five = compare_paired(np.tile(first, 5), np.tile(second, 5), clusters * 5)
+    assert five.interval == pytest.approx(alone.interval)
+    assert five.p_value == alone.p_value
+    assert compare_paired(first, second, clusters) == alone  # seeded
+    naive = compare_paired(np.tile(first, 5), np.tile(second, 5), range(300))
+    assert naive.interval[1] - naive.interval[0] < alone.interval[1] - alone.interval[0]
+
+
+def test_swapping_the_methods_mirrors_the_comparison():
+    rng = np.random.default_rng(4)
+    first, second = rng.random((1, 80)) < 0.8, rng.random((1, 80)) < 0.6
+    one, other = compare_paired(first, second, range(80)), compare_paired(second, first, range(80))
+    assert one.interval == pytest.approx((-other.interval[1], -other.interval[0]))
+    assert one.p_value == pytest.approx(other.p_value, abs=0.02)
+    assert {one.verdict, other.verdict} <= {"ahead", "behind"}
+    assert compare_paired(first, first, range(80)).verdict == "undecided"
+    assert compare_paired(first, first, range(80)).p_value == 1
+
+
+def test_an_interval_by_clusters_holds_the_truth_as_often_as_it_says():
+    """Episodes of five pairs that fail together, two models of different skill: 300 such experiments."""
+    rng, held, naive_held, small, num = np.random.default_rng(5), 0, 0, 0, 300
+    clusters = np.repeat(np.arange(60), 5)
+    for _ in range(num):
+        hardness = rng.normal(size=60)[clusters]
+        luck = rng.normal(size=(2, 60))[:, clusters]
+        first, second = ((2 * hardness + 2 * luck[m] + rng.normal(size=300) > 0)[None] for m in (0, 1))
+        found = compare_paired(first, second, clusters.tolist(), num_resamples=400)
+        held += found.interval[0] <= 0 <= found.interval[1]
+        small += found.p_value < 0.05
+        naive = compare_paired(first, second, range(300), num_resamples=400)
+        naive_held += naive.interval[0] <= 0 <= naive.interval[1]
+    assert 0.90 <= held / num <= 0.98
+    assert 0.02 <= small / num <= 0.09
+    assert naive_held / num < 0.85
+
+
+def test_seeds_that_differ_widen_the_interval():
+    pairs = [True] * 50 + [False] * 50
+    alike = compare_paired([pairs] * 3, [pairs[::-1]] * 3, range(100))
+    seeds = [[True] * n + [False] * (100 - n) for n in (20, 50, 80)]
+    apart = compare_paired(seeds, [pairs[::-1]] * 3, range(100))
+    assert apart.difference == pytest.approx(alike.difference)
+    assert apart.interval[1] - apart.interval[0] > 1.5 * (alike.interval[1] - alike.interval[0])
+
+
+def test_methods_that_met_other_pairs_are_not_compared():
+    with pytest.raises(InputError, match=r"the same 3 pairs, got the shapes \[1, 3\] and \[1, 2\]"):
+        compare_paired([[True] * 3], [[True] * 2], range(3))

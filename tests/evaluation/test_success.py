@@ -13,8 +13,8 @@ from alewm.capacity.prior import polynomial_prior
 from alewm.errors import InputError
 from alewm.evaluation.closed_loop import GoalPairs, run_closed_loop
 from alewm.evaluation.floors import DoNothing, Replay, UniformRandom, Unseen
-from alewm.evaluation.records import read_records, summarise, write_records
-from alewm.evaluation.success import evaluate
+from alewm.evaluation.records import compare_records, read_records, summarise, write_records
+from alewm.evaluation.success import evaluate, evaluate_in_parts
 from alewm.planning.cem import CEMConfig
 from alewm.planning.planner import Planner, PlanningConfig
 
@@ -89,6 +89,46 @@ def test_episodes_evaluated_together_or_one_by_one_have_the_same_records():
                     assert mine == pytest.approx(its, abs=1e-4)
                 else:
                     assert mine == its
+
+
+def test_pairs_acted_out_in_parts_are_those_acted_out_together():
+    pairs, made = make_pairs(7, seed=5), []
+
+    def make_envs(count):
+        made.append(count)
+        return PointEnvs()
+
+    whole = evaluate(PointEnvs(), pairs, make_planner(), PRIOR)
+    parts = evaluate_in_parts(make_envs, pairs, make_planner(), PRIOR, side_by_side=3)
+    assert made == [3, 1]  # the second part has as many as the first
+    assert [record.success for record in parts.records] == [record.success for record in whole.records]
+    torch.testing.assert_close(parts.outcome.actions, whole.outcome.actions, atol=1e-4, rtol=0)
+    assert parts.result["capacity_counts"] == whole.result["capacity_counts"]
+    assert parts.result["q_shift"] == pytest.approx(whole.result["q_shift"])
+
+
+def test_pairs_of_one_episode_draw_noise_of_their_own():
+    """The same start and goal twice: alike where the episode names the noise, not where each pair does."""
+    once = make_pairs(1, seed=6)
+    start, goal = (
+        {name: torch.cat([rows_] * 2) for name, rows_ in each.items()} for each in (once.start_rows, once.goal_rows)
+    )
+    twice = GoalPairs((100, 100), (0, 1), (25, 26), start, goal)
+    alike = evaluate(PointEnvs(), twice, make_planner(), PRIOR).outcome.actions
+    torch.testing.assert_close(alike[0], alike[1])
+    apart = evaluate(PointEnvs(), dataclasses.replace(twice, streams=(7, 8)), make_planner(), PRIOR)
+    assert not torch.allclose(apart.outcome.actions[0], apart.outcome.actions[1], atol=1e-3)
+    with pytest.raises(InputError, match="2 pairs, but streams has 1"):
+        dataclasses.replace(twice, streams=(7,))
+
+
+def test_records_of_other_pairs_are_not_compared():
+    records = evaluate(PointEnvs(), make_pairs(4), make_planner(), PRIOR).records
+    lost = [dataclasses.replace(record, success=False) for record in records]
+    compared = compare_records([records], [lost])
+    assert (compared.num_clusters, compared.difference, compared.won) == (4, 1.0, 4)
+    with pytest.raises(InputError, match="Only evaluations on the same pairs"):
+        compare_records([records], [records[::-1]])
 
 
 def test_success_is_tested_after_each_step_and_stays():

@@ -27,6 +27,9 @@ class Evaluate:
     """Which episodes the pairs come from."""
     episodes: int | None = None
     """How many pairs, the first ones; if not given, all that are stored (200 test, 100 validation)."""
+    pairs_per_episode: int = 1
+    """Pairs of each episode. With 5, 1,000 test pairs tell methods apart more finely; they are others than the 200,
+    drawn once per data file and kept beside it, and their results have a folder of their own."""
     capacity: str = "modal"
     """modal (the most probable), modal-every-plan (chosen anew at each plan), sample, best-of, best-of:8,32, or one
     supported capacity such as 32."""
@@ -65,7 +68,7 @@ class Evaluate:
         from alewm.errors import InputError
         from alewm.evaluation.run import evaluate_run
         from alewm.evaluation.settings import EvaluationSettings
-        from alewm.evaluation.table import success_table
+        from alewm.evaluation.table import comparison_lines, success_table
 
         if not self.runs or (self.out is not None and len(self.runs) > 1):
             raise InputError("Name a run folder (and, with --out, only one): alewm evaluate RUN.")
@@ -73,7 +76,8 @@ class Evaluate:
             raise InputError(f"--animations must not be negative, got {self.animations}.")
         planning = replace(asked_planning(self), goal_cost=self.goal_cost, capacity=self.capacity)
         settings = EvaluationSettings(
-            self.split, self.episodes, self.budget, planning, self.reference, self.task or "", self.dynamics
+            *(self.split, self.episodes, self.budget, planning, self.reference, self.task or "", self.dynamics),
+            pairs_per_episode=self.pairs_per_episode,
         )
         device = find_device(self.device)
         asked = [(run, replace(settings, data_set=each)) for run in self.runs for each in self._data_sets(run)]
@@ -83,11 +87,12 @@ class Evaluate:
             evaluate_run(run, one, data_path=self.data, device=device, num_animations=self.animations, out=self.out)
             for run, one in asked
         ]
-        results = {}
+        results, records = {}, {}
         for (run, _), found in zip(asked, evaluated, strict=True):
             data_set = found.result["evaluated"].get("data_set")
-            results[f"{run}, {data_set}" if data_set else str(run)] = found.result
-        print(success_table(results))
+            name = f"{run}, {data_set}" if data_set else str(run)
+            results[name], records[name] = found.result, found.records
+        print("\n".join([success_table(results), *comparison_lines(records)]))
         for found in evaluated:
             if found.agreement is not None:
                 print(found.agreement)

@@ -87,7 +87,7 @@ class GoalPairs:
     """Where each episode starts and what it must reach, as stored with the data."""
 
     episodes: tuple[int, ...]
-    """Data-file episode of each pair; also names its random streams."""
+    """Data-file episode of each pair; also names its random streams, unless `streams` does."""
 
     start_steps: tuple[int, ...]
     """Row within the episode where it starts."""
@@ -104,6 +104,9 @@ class GoalPairs:
     recorded: Float[Tensor, "B steps action"] | None = None
     """What was done between start and goal when they were recorded, where that is known."""
 
+    streams: tuple[int, ...] = ()
+    """What names the random streams of each pair where an episode has several; empty where its episode does."""
+
     def __post_init__(self) -> None:
         lengths = {
             "start_steps": len(self.start_steps),
@@ -111,6 +114,7 @@ class GoalPairs:
             **{f"start column {name!r}": len(values) for name, values in self.start_rows.items()},
             **{f"goal column {name!r}": len(values) for name, values in self.goal_rows.items()},
             **({} if self.recorded is None else {"recorded": len(self.recorded)}),
+            **({"streams": len(self.streams)} if self.streams else {}),
         }
         for name, length in lengths.items():
             if length != len(self.episodes):
@@ -152,6 +156,7 @@ class GoalPairs:
             {name: torch.as_tensor(values)[list(indices)] for name, values in self.start_rows.items()},
             {name: torch.as_tensor(values)[list(indices)] for name, values in self.goal_rows.items()},
             None if self.recorded is None else self.recorded[list(indices)],
+            streams=tuple(self.streams[i] for i in indices) if self.streams else (),
         )
 
 
@@ -189,7 +194,7 @@ def run_closed_loop(envs: GoalEnvs, pairs: GoalPairs, policy: Policy, *, budget:
     if len(presolved) != len(pairs):
         raise InputError(f"The environment has {len(presolved)} episodes, but there are {len(pairs)} pairs.")
     frames = envs.render()
-    policy.begin(frames, envs.render_goal(), pairs.episodes)
+    policy.begin(frames, envs.render_goal(), pairs.streams or pairs.episodes)
     active = torch.ones_like(presolved)
     steps = torch.zeros_like(presolved, dtype=torch.long)
     distances = [distance]

@@ -9,7 +9,7 @@ from typing import Any
 
 from alewm.config import from_dict
 from alewm.errors import InputError
-from alewm.evaluation.statistics import Proportion
+from alewm.evaluation.statistics import PairedDifference, Proportion, compare_paired
 from alewm.files import write_text
 
 
@@ -27,7 +27,8 @@ class EpisodeRecord:
     """Row of the goal within it."""
 
     seed: int
-    """Seed of its streams, with `episode` and the plan's index."""
+    """Seed of its streams, with `episode` (and `start_step`, where an episode has several pairs) and the plan's
+    index."""
 
     capacity: int
     """Capacity it was planned with."""
@@ -91,6 +92,21 @@ def _replayed(records: Sequence[EpisodeRecord], hard: Sequence[EpisodeRecord]) -
         "replay_success_rate": Proportion.of([bool(r.replay_success) for r in records]).rate,
         "replay_success_rate_nontrivial": Proportion.of([bool(r.replay_success) for r in hard]).rate,
     }
+
+
+def compare_records(
+    first: Sequence[Sequence[EpisodeRecord]], second: Sequence[Sequence[EpisodeRecord]]
+) -> PairedDifference:
+    """How much more often `first` succeeds than `second`: the records of each of their seeds, all of the same pairs.
+
+    Pairs of one episode count together.
+    """
+    pairs = [[(record.episode, record.start_step) for record in records] for records in (*first, *second)]
+    if any(each != pairs[0] for each in pairs):
+        raise InputError("Only evaluations on the same pairs can be compared; repeat one with the other's settings.")
+    clusters = [record.episode for record in first[0]]
+    ours, theirs = ([[record.success for record in records] for records in each] for each in (first, second))
+    return compare_paired(ours, theirs, clusters)
 
 
 def write_records(path: Path, records: Sequence[Any]) -> None:

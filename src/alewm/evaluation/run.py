@@ -20,9 +20,9 @@ from alewm.evaluation.closed_loop import GoalPairs
 from alewm.evaluation.distill_run import with_dynamics
 from alewm.evaluation.environment import task_of
 from alewm.evaluation.find_pairs import find_pairs
-from alewm.evaluation.records import write_records
+from alewm.evaluation.records import EpisodeRecord, write_records
 from alewm.evaluation.settings import OWN_DYNAMICS, EvaluationSettings, check_same_settings, results_folder
-from alewm.evaluation.success import Evaluation, evaluate
+from alewm.evaluation.success import Evaluation, evaluate_in_parts
 from alewm.files import read_if_there, read_object, write_json
 from alewm.model.world_model import WorldModel
 from alewm.planning.cem import CEMResult
@@ -61,6 +61,8 @@ class EvaluatedRun:
     """Its content."""
     agreement: Agreement | None = None
     """Of a shared model: with the records that came with it."""
+    records: tuple[EpisodeRecord, ...] = ()
+    """One per pair."""
 
 
 def evaluate_run(
@@ -113,9 +115,13 @@ def evaluate_run(
     )
     pairs = find_pairs(run, learned, settings, data_path)
     image_size = description.config.model.encoder.image_size
-    envs = task.make_vector_env(len(pairs), simulation_device(device), image_size)
+    where = simulation_device(device)
     with _progress(planner, run, len(pairs), settings.budget) if not is_silent else nullcontext():
-        found = evaluate(envs, pairs, planner, model.log_prior.exp(), budget=settings.budget)
+        found = evaluate_in_parts(
+            lambda count: task.make_vector_env(count, where, image_size),
+            *(pairs, planner, model.log_prior.exp()),
+            budget=settings.budget,
+        )
     result = {**known, **found.result, "step": description.step, "search": search.description}
     result |= {"evaluated": evaluated, "made_with": made_with}
     if isinstance(imagining, DistilledModel):
@@ -131,7 +137,7 @@ def evaluate_run(
     if not is_own:
         RunFolder(folder).open(described)
     _film(folder / "animations", task, pairs, found, num_animations)
-    return EvaluatedRun(_write(folder, found, result), result, compared)
+    return EvaluatedRun(_write(folder, found, result), result, compared, found.records)
 
 
 def _warn(run: Path, description: Description, *, is_finished: bool) -> None:
@@ -200,4 +206,5 @@ def _film(folder: Path, task: Task, pairs: GoalPairs, found: Evaluation, count: 
     ):
         record = found.records[index]
         outcome = "reached" if record.success else "missed"
-        write_gif(folder / f"episode-{record.episode:05d}-{outcome}-k{record.capacity}.gif", frames, goal)
+        start = f"-from-{record.start_step}" if pairs.streams else ""  # an episode may have several
+        write_gif(folder / f"episode-{record.episode:05d}{start}-{outcome}-k{record.capacity}.gif", frames, goal)

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from alewm.config import differences, to_dict
+from alewm.config import ADDED_LATER, differences, to_dict
 from alewm.errors import InputError
 from alewm.evaluation.success import BUDGET
 from alewm.files import read_if_there
@@ -37,8 +37,12 @@ class EvaluationSettings:
     """Whose pairs, of a run that learned from several data sets; empty for a run of one."""
     dynamics: str = OWN_DYNAMICS
     """What imagines the future: `own` (the model's predictor), `distilled` (those beside the run), or their folder."""
+    pairs_per_episode: int = field(default=1, metadata=ADDED_LATER)
+    """Pairs of each episode; above one they are others than the single ones (`data.pairs`)."""
 
     def __post_init__(self) -> None:
+        if self.pairs_per_episode < 1:
+            raise InputError(f"--pairs-per-episode must be at least 1, got {self.pairs_per_episode}.")
         if self.num_episodes is not None and self.num_episodes < 1:
             raise InputError(f"--episodes must be at least 1, got {self.num_episodes}.")
 
@@ -61,6 +65,7 @@ class EvaluationSettings:
         parts = {
             self.data_set: self.data_set != usual.data_set,
             self.split: self.split != usual.split,
+            f"{self.pairs_per_episode}-per-episode": self.pairs_per_episode != usual.pairs_per_episode,
             f"{self.num_episodes}-episodes": self.num_episodes is not None,
             f"budget-{self.budget}": self.budget != usual.budget,
             f"capacity-{planning.capacity}": planning.capacity != usual.planning.capacity,

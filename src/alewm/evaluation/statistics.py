@@ -1,9 +1,11 @@
-"""How sure a success rate is."""
+"""How sure a success rate is, and how sure the difference of two on the same pairs."""
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from math import sqrt
 from statistics import NormalDist, fmean, stdev
+
+import numpy as np
 
 from alewm.errors import InputError
 
@@ -77,3 +79,111 @@ class Spread:
     def _text(self, scale: float, digits: int) -> str:
         mean = f"{scale * self.mean:.{digits}f}"
         return mean if self.sem is None else f"{mean} ± {scale * self.sem:.{digits}f}"
+
+
+NUM_RESAMPLES = 10_000
+"""Resamples of a bootstrap and of a test by random signs."""
+
+_MOST_ENUMERATED = 14
+"""Clusters of which all signs are tried instead of random ones."""
+
+
+@dataclass(frozen=True)
+class PairedDifference:
+    """How much more often one method succeeds than another on the same pairs."""
+
+    difference: float
+    """Of the mean success rates over seeds and pairs, from -1 to 1."""
+    interval: tuple[float, float]
+    """95 % of a bootstrap over the seeds of each method and the clusters of pairs."""
+    p_value: float
+    """Two-sided, of these models: how often random signs of the clusters' differences give as large a sum."""
+    num_clusters: int
+    """Episodes, or demonstrations where episodes are copies."""
+    num_seeds: tuple[int, int]
+    """Of both methods; of one seed the interval says nothing about others."""
+    won: int
+    """Seeds and pairs, matched in order, of which only the first method succeeds; 0 where numbers of seeds differ."""
+    lost: int
+    """The same of the second."""
+
+    @property
+    def verdict(self) -> str:
+        """`ahead`, `behind` or, where the interval holds zero, `undecided`."""
+        low, high = self.interval
+        return "ahead" if low > 0 else "behind" if high < 0 else "undecided"
+
+    def __str__(self) -> str:
+        low, high = (f"{100 * bound:+.1f}" for bound in self.interval)
+        return f"{100 * self.difference:+.1f} points ({low} to {high}; p = {self.p_value:.2g})"
+
+
+def compare_paired(
+    first: Sequence[Sequence[bool]] | np.ndarray,
+    second: Sequence[Sequence[bool]] | np.ndarray,
+    clusters: Sequence[Hashable],
+    *,
+    seed: int = 0,
+    num_resamples: int = NUM_RESAMPLES,
+) -> PairedDifference:
+    """The success of `first` minus that of `second`: an outcome per model seed and pair, the same pairs for all.
+
+    `clusters` names for each pair what it has in common with others: its episode, or the demonstration that its episode
+    is a copy of. The bootstrap draws clusters, the same for both methods, and for each method its seeds, since a model
+    of one method has no partner in the other. Few seeds make its interval too narrow: three are drawn from three.
+    """
+    ours, theirs = (np.array(outcomes, dtype=float) for outcomes in (first, second))
+    for outcomes in (ours, theirs):
+        if outcomes.ndim != 2 or not outcomes.size or outcomes.shape[1] != len(clusters):
+            raise InputError(
+                f"Each method needs an outcome per seed for the same {len(clusters)} pairs, got the shapes "
+                f"{list(ours.shape)} and {list(theirs.shape)}."
+            )
+    (our_sums, sizes), (their_sums, _) = (_by_cluster(outcomes, clusters) for outcomes in (ours, theirs))
+    rng = np.random.default_rng(seed)
+    drawn = rng.multinomial(len(sizes), np.full(len(sizes), 1 / len(sizes)), size=num_resamples)
+    means = [_resampled_mean(sums, sizes, drawn, rng) for sums in (our_sums, their_sums)]
+    low, high = np.quantile(means[0] - means[1], [0.025, 0.975])
+    matched = ours.shape == theirs.shape
+    return PairedDifference(
+        float(ours.mean() - theirs.mean()),
+        (float(low), float(high)),
+        sign_flip_p_value(our_sums.mean(0) - their_sums.mean(0), rng, num_resamples),
+        len(sizes),
+        (len(ours), len(theirs)),
+        int((ours > theirs).sum()) if matched else 0,
+        int((ours < theirs).sum()) if matched else 0,
+    )
+
+
+def sign_flip_p_value(differences: np.ndarray, rng: np.random.Generator, num_resamples: int = NUM_RESAMPLES) -> float:
+    """How often random signs of `differences` [clusters] make a sum as far from zero as theirs; exact for few of them.
+
+    If neither method is better, each cluster would as well have come out the other way round.
+    """
+    moving = differences[differences != 0]
+    if len(moving) <= _MOST_ENUMERATED:
+        signs = 1 - 2 * ((np.arange(2 ** len(moving))[:, None] >> np.arange(len(moving))) & 1)
+        counted, of = 0, len(signs)
+    else:
+        signs = rng.choice([-1, 1], size=(num_resamples, len(moving)))
+        counted, of = 1, num_resamples + 1  # the signs as found are one of all
+    sums = np.abs(signs @ moving)
+    return float((counted + (sums >= abs(moving.sum()) - 1e-9).sum()) / of)
+
+
+def _by_cluster(outcomes: np.ndarray, clusters: Sequence[Hashable]) -> tuple[np.ndarray, np.ndarray]:
+    """Sums of `outcomes` [seeds, pairs] over each cluster [seeds, clusters], and the clusters' sizes."""
+    places = {name: place for place, name in enumerate(dict.fromkeys(clusters))}
+    member = np.zeros((len(clusters), len(places)))
+    member[np.arange(len(clusters)), [places[name] for name in clusters]] = 1
+    return outcomes @ member, member.sum(0)
+
+
+def _resampled_mean(sums: np.ndarray, sizes: np.ndarray, drawn: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """The mean outcome of each resample [R]: clusters as often as `drawn` [R, clusters] says, and seeds drawn here."""
+    rates = drawn @ sums.T / (drawn @ sizes)[:, None]
+    num_seeds = len(sums)
+    seeds = rng.multinomial(num_seeds, np.full(num_seeds, 1 / num_seeds), size=len(drawn))
+    mean: np.ndarray = (rates * seeds).sum(1) / num_seeds
+    return mean

@@ -1,8 +1,11 @@
 """Closed-loop success of a planner on stored pairs, with its interval and its floors."""
 
 import time
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, NamedTuple
+
+import torch
 
 from alewm.config import to_dict
 from alewm.errors import InputError
@@ -16,6 +19,9 @@ from alewm.shapes import Float, Tensor
 
 BUDGET = 50
 """Environment steps per episode in the paper."""
+
+SIDE_BY_SIDE = 200
+"""Episodes acted out at once; each is a simulated world of its own, and a renderer has room for so many."""
 
 
 @dataclass(frozen=True)
@@ -44,8 +50,61 @@ def evaluate(
 
     `prior` is π_0 over the model's support, from which the selector's shift is measured.
     """
+    return evaluate_in_parts(lambda _: envs, pairs, planner, prior, budget=budget, side_by_side=len(pairs))
+
+
+def evaluate_in_parts(
+    make_envs: Callable[[int], GoalEnvs],
+    pairs: GoalPairs,
+    planner: Planner,
+    prior: Float[Tensor, "C"],
+    *,
+    budget: int = BUDGET,
+    side_by_side: int = SIDE_BY_SIDE,
+) -> Evaluation:
+    """The same with `side_by_side` pairs at a time, in environments that `make_envs` makes for so many.
+
+    Every pair has noise of its own, so the parts it is cut into change nothing but rounding.
+    """
     if len(prior) != len(planner.support):
         raise InputError(f"The support has {len(planner.support)} capacities, but the prior has {len(prior)}.")
+    began = time.perf_counter()
+    played: list[_Played] = []
+    envs, num_envs = None, 0
+    for first in range(0, len(pairs), side_by_side):
+        part = pairs.take(range(first, min(first + side_by_side, len(pairs))))
+        if envs is None or num_envs != len(part):
+            envs, num_envs = make_envs(len(part)), len(part)
+        played.append(_play(envs, part, planner, budget))
+    records = tuple(record for each in played for record in each.records)
+    result = {
+        **summarise(records),
+        **capacity_use(
+            [record.capacity for record in records], torch.cat([each.q for each in played]), prior, planner.support
+        ),
+        "budget": budget,
+        "planning": to_dict(planner.config),
+        "device": planner.device.type,
+        "seconds": time.perf_counter() - began,
+        "seconds_planning": sum(each.seconds_planning for each in played),
+    }
+    return Evaluation(result, records, _joined([each.outcome for each in played]))
+
+
+class _Played(NamedTuple):
+    """Some pairs acted out."""
+
+    records: tuple[EpisodeRecord, ...]
+    outcome: ClosedLoop
+    q: Float[Tensor, "B C"]
+    seconds_planning: float
+
+
+def _joined(outcomes: Sequence[ClosedLoop]) -> ClosedLoop:
+    return ClosedLoop(*(torch.cat([getattr(each, part.name) for each in outcomes]) for part in fields(ClosedLoop)))
+
+
+def _play(envs: GoalEnvs, pairs: GoalPairs, planner: Planner, budget: int) -> _Played:
     began = time.perf_counter()
     policy = RecedingHorizon(planner)
     outcome = run_closed_loop(envs, pairs, policy, budget=budget)
@@ -76,13 +135,4 @@ def evaluate(
         )
         for b in range(len(pairs))
     )
-    result = {
-        **summarise(records),
-        **capacity_use(policy.capacities, policy.q, prior, planner.support),
-        "budget": budget,
-        "planning": to_dict(planner.config),
-        "device": planner.device.type,
-        "seconds": time.perf_counter() - began,
-        "seconds_planning": planned - began,
-    }
-    return Evaluation(result, records, outcome)
+    return _Played(records, outcome, policy.q, planned - began)

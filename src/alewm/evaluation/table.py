@@ -1,7 +1,9 @@
 """An evaluation's result as a few lines for a terminal."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
+
+from alewm.evaluation.records import EpisodeRecord, compare_records
 
 
 def success_table(results: Mapping[str, Mapping[str, Any]]) -> str:
@@ -15,6 +17,20 @@ def success_table(results: Mapping[str, Mapping[str, Any]]) -> str:
     return "\n".join(lines)
 
 
+def comparison_lines(records: Mapping[str, Sequence[EpisodeRecord]]) -> list[str]:
+    """The first model against each other one that met the same pairs, a line each."""
+    (ours, own), *others = records.items()
+    lines = []
+    for name, other in others:
+        if [(each.episode, each.start_step) for each in own] != [(each.episode, each.start_step) for each in other]:
+            continue
+        found = compare_records([own], [other])
+        lines.append(
+            f"{ours} minus {name}: {found}, by {found.num_clusters} episodes; {found.won} pairs won, {found.lost} lost"
+        )
+    return lines
+
+
 _LABELS = (
     "success",
     "  95 % interval",
@@ -23,7 +39,7 @@ _LABELS = (
     "doing nothing",
     "recorded actions",
     "solved at the start",
-    "episodes",
+    "pairs",
     "mean capacity (of width)",
     "capacities (k: episodes)",
     "CEM (candidates, iterations)",

@@ -198,8 +198,8 @@ def _evaluations(run: Path) -> list[Path]:
 
 def _settings_name(result: Row) -> str:
     """What tells an evaluation from others of its run; empty for the default settings."""
-    known = {name: result["evaluated"][name] for name in EvaluationSettings().identity() if name in result["evaluated"]}
-    return from_dict(EvaluationSettings, known).name()
+    names = [each.name for each in dataclasses.fields(EvaluationSettings) if each.name in result["evaluated"]]
+    return from_dict(EvaluationSettings, {name: result["evaluated"][name] for name in names}).name()
 
 
 def _date(rows: Iterable[Row]) -> str:

@@ -95,6 +95,7 @@ class Evaluation:
         flags: dict[str, Any] = {
             "--task": (self.settings.data_set, usual.data_set),
             "--split": (self.settings.split, usual.split),
+            "--pairs-per-episode": (self.settings.pairs_per_episode, usual.pairs_per_episode),
             "--episodes": (self.settings.num_episodes, usual.num_episodes),
             "--capacity": (planning.capacity, usual.planning.capacity),
             "--goal-cost": (planning.goal_cost, usual.planning.goal_cost),
