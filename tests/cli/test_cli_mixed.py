@@ -175,6 +175,7 @@ def alone(run, name, out):
     content = json.loads(path.read_text())
     content["config"]["task"] = "two-room"
     content["extras"] = content["extras"]["data_sets"][name]
+    del content["sha256"]
     path.write_text(json.dumps(content))
     shutil.copy(out / f"splits-{name}.json", out / "splits.json")
     return out

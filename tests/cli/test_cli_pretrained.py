@@ -18,6 +18,7 @@ from alewm.errors import InputError
 from alewm.evaluation.settings import EvaluationSettings
 from alewm.planning.cem import CEMConfig
 from alewm.planning.planner import PlanningConfig
+from alewm.runs.tensors import load_tensors, save_tensors
 
 
 def few_candidates() -> EvaluationSettings:
@@ -104,7 +105,9 @@ def test_pairs_of_other_data_are_refused(shared, refused, tmp_path):
     folder = shutil.copytree(shared, tmp_path / "pretrained")
     (pairs,) = folder.glob("pairs.safetensors")
     fingerprint = json.loads((folder / "config.json").read_text())["data"]["fingerprint"]
-    pairs.write_bytes(pairs.read_bytes().replace(fingerprint.encode(), b"0" * len(fingerprint)))
+    tensors, metadata = load_tensors(pairs, "")
+    assert metadata == {"fingerprint": fingerprint}
+    save_tensors(pairs, tensors, {"fingerprint": "0" * len(fingerprint)})
     assert "may have been trained on" in refused("evaluate", folder, *SEARCH)
     pairs.write_bytes(b"not a file of tensors")
     assert "is damaged" in refused("evaluate", folder, *SEARCH)

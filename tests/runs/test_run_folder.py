@@ -2,19 +2,20 @@
 
 import errno
 import json
+import re
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
 from alewm.config import differences, from_dict, to_dict
 from alewm.errors import InputError
 from alewm.experiments.oscillator.config import OscillatorRun
 from alewm.files import _new_draft, read_json, write_json
 from alewm.runs.folder import RunFolder
-from alewm.runs.tensors import save_tensors
+from alewm.runs.tensors import load_tensors, save_tensors
 
 
 def test_the_same_config_continues_and_another_is_refused_with_the_difference(tmp_path):
@@ -143,3 +144,32 @@ def test_tensors_survive_their_file(tmp_path):
     save_tensors(tmp_path / "model.safetensors", tensors)
     found = load_file(tmp_path / "model.safetensors")
     assert all(torch.equal(found[name], value) for name, value in tensors.items())
+
+
+def test_tensors_and_metadata_that_differ_from_their_digest_are_refused(tmp_path):
+    tensors = {"a": torch.randn(3, 2), "k": torch.tensor(4), "h": torch.ones(5, dtype=torch.bfloat16)}
+    path, metadata = tmp_path / "pairs.safetensors", {"fingerprint": "aa", "b": "c"}
+    save_tensors(path, tensors, metadata)
+    sound = path.read_bytes()
+    found, said = load_tensors(path, "restore it.")
+    assert said == metadata
+    assert all(torch.equal(found[name], value) for name, value in tensors.items())
+    save_tensors(path, found, said)
+    assert path.read_bytes() == sound
+    refused = 0
+    for position in range(len(sound)):
+        damaged = bytearray(sound)
+        damaged[position] ^= 1 << (position % 8)
+        path.write_bytes(damaged)
+        try:
+            found, said = load_tensors(path, "restore it.")
+        except InputError as error:
+            assert re.search(r"pairs\.safetensors is damaged .*; restore it\.", str(error))  # noqa: PT017 (most are)
+            refused += 1
+            continue
+        # Six letters are the name of the digest, and spaces fill the header.
+        assert all(torch.equal(found[name], value) for name, value in tensors.items())
+        assert metadata.items() <= said.items()
+    assert refused >= len(sound) - 6 - 7
+    save_file(tensors, path)  # as older versions wrote it
+    assert load_tensors(path, "restore it.")[0].keys() == tensors.keys()

@@ -3,7 +3,9 @@
 import dataclasses
 import json
 import os
+import shutil
 
+import numpy as np
 import pytest
 import torch
 from memory_windows import draw_windows, run_config
@@ -13,6 +15,7 @@ from alewm.errors import InputError
 from alewm.model.world_model import build_world_model
 from alewm.training.checkpoint import (
     Description,
+    check_digests,
     checkpoints_in,
     load_checkpoint,
     load_world_model,
@@ -129,6 +132,7 @@ def test_every_difference_is_listed(saved):
     tensors["stray"] = tensors.pop("encoder.norm.bias")
     tensors["predictor.position"] = torch.zeros(1, 5, 16)
     save_file(tensors, path)
+    without_digests(checkpoint)
     before = session.model.encoder.position.clone()
     with pytest.raises(InputError) as caught:
         load_checkpoint(checkpoint, *session.parts)
@@ -163,6 +167,7 @@ def test_another_format_and_another_config_field_are_refused(saved):
     _, checkpoint = saved
     path = checkpoint / "checkpoint.json"
     content = json.loads(path.read_text())
+    del content["sha256"]
     path.write_text(json.dumps({**content, "format": 7}))
     with pytest.raises(InputError, match="has format 7; this version reads format 1"):
         read_description(checkpoint)
@@ -170,6 +175,57 @@ def test_another_format_and_another_config_field_are_refused(saved):
     path.write_text(json.dumps(content))
     with pytest.raises(InputError, match="Unknown WorldModelConfig field 'latent_width'"):
         read_description(checkpoint)
+
+
+def without_digests(checkpoint):
+    """The checkpoint as older versions wrote it."""
+    path = checkpoint / "checkpoint.json"
+    content = json.loads(path.read_text())
+    del content["sha256"]
+    path.write_text(json.dumps(content, indent=2) + "\n")
+
+
+def test_a_flipped_bit_in_any_file_is_refused_by_name(saved):
+    session, checkpoint = saved
+    rng = np.random.default_rng(0)
+    assert check_digests(checkpoint)
+    for name in ("model.safetensors", "training.safetensors", "checkpoint.json"):
+        path = checkpoint / name
+        sound = path.read_bytes()
+        for position in rng.integers(len(sound), size=40):
+            damaged = bytearray(sound)
+            damaged[position] ^= 1 << rng.integers(8)
+            path.write_bytes(damaged)
+            try:
+                found = load_checkpoint(checkpoint, *session.parts)
+            except InputError as error:
+                assert str(path) in str(error)  # noqa: PT017 (spaces in JSON may change)
+            else:
+                assert name == "checkpoint.json"
+                assert found == describe(3)
+        path.write_bytes(sound)
+    assert load_checkpoint(checkpoint, *session.parts) == describe(3)
+
+
+def test_weights_of_another_checkpoint_and_edited_statistics_are_refused(saved):
+    session, checkpoint = saved
+    session.advance(1)
+    other = save_checkpoint(checkpoint.parent, describe(4), *session.parts)
+    shutil.copy(other / "model.safetensors", checkpoint)
+    with pytest.raises(InputError, match=r"step-00000003/model\.safetensors is damaged: its SHA-256 begins with"):
+        load_world_model(checkpoint)
+    path = other / "checkpoint.json"
+    path.write_text(path.read_text().replace("0.25", "0.26"))
+    with pytest.raises(InputError, match=r"differs from the SHA-256 in it.*If you edited it on purpose, delete"):
+        read_description(other)
+
+
+def test_older_checkpoints_load_without_a_word(saved, capsys):
+    session, checkpoint = saved
+    without_digests(checkpoint)
+    assert not check_digests(checkpoint)
+    assert load_checkpoint(checkpoint, *session.parts) == describe(3)
+    assert capsys.readouterr() == ("", "")
 
 
 def test_the_readable_half_is_readable(saved):

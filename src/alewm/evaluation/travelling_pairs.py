@@ -8,12 +8,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
 
 from alewm.errors import InputError, unknown_name
 from alewm.evaluation.closed_loop import GoalPairs
-from alewm.files import write_bytes
+from alewm.runs.tensors import load_tensors, save_tensors
 from alewm.shapes import Tensor
 from alewm.training.data_sets import DataSet
 
@@ -32,17 +30,13 @@ def save_pairs(path: Path, pairs: Mapping[str, GoalPairs], fingerprint: str) -> 
         tensors |= {f"{split}/{name}": torch.tensor(getattr(part, name)) for name in _NUMBERS}
         for role, rows in (("start", part.start_rows), ("goal", part.goal_rows)):
             tensors |= {f"{split}/{role}/{name}": torch.as_tensor(rows[name]).contiguous() for name in rows}
-    write_bytes(path, save(tensors, metadata={"fingerprint": fingerprint}))
+    save_tensors(path, tensors, {"fingerprint": fingerprint})
 
 
 def load_pairs(path: Path, split: str, fingerprint: str | None) -> GoalPairs:
     """The pairs of `split`; those of data with another `fingerprint` are refused."""
-    try:
-        with safe_open(path, framework="pt") as file:
-            found = (file.metadata() or {}).get("fingerprint")
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (no mapping)
-    except SafetensorError as error:
-        raise InputError(f"{path} is damaged ({error}); restore it, or evaluate with --data.") from error
+    tensors, metadata = load_tensors(path, "restore it, or evaluate with --data.")
+    found = metadata.get("fingerprint")
     if found != fingerprint:
         raise InputError(
             f"{path} has pairs of data with fingerprint {found}, but the model was trained on {fingerprint}: what is "

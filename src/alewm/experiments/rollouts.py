@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import torch
 from matplotlib.figure import Figure
-from safetensors.torch import load_file
 
 from alewm.envs.registration import get_task
 from alewm.errors import InputError
@@ -26,6 +25,7 @@ from alewm.experiments.framework.work import Evaluation
 from alewm.experiments.main_table import METHODS, Selected, candidates_of, compared_runs
 from alewm.presentation.tables import Cell, Row, Table
 from alewm.presentation.theme import Draw, Theme
+from alewm.runs.tensors import load_tensors
 from alewm.shapes import Tensor, UInt8
 
 DRAW_SEED = 3072
@@ -150,7 +150,7 @@ def _actions(folder: Path, command: str) -> Tensor:
             f"{folder} was evaluated before executed actions were kept, so its episodes cannot be replayed. Plan "
             f"them again: {command}"
         )
-    return load_file(path)["actions"]
+    return load_tensors(path, f"plan the episodes again: {command}")[0]["actions"]
 
 
 def _strips(strips: Sequence[Strip]) -> Draw:

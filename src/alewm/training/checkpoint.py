@@ -4,7 +4,8 @@ A checkpoint is a folder `step-<n>` with
 
 - `model.safetensors`: parameters and buffers, all that planning needs;
 - `training.safetensors`: optimizer moments and the positions of the random streams; not in published checkpoints;
-- `checkpoint.json`: step, the run's config, the position in the data, and what the caller adds (normalisation, ...).
+- `checkpoint.json`: step, the run's config, the position in the data, what the caller adds (normalisation, ...), and
+  the SHA-256 of the two files and of itself, compared on loading. Older checkpoints have none and load without a word.
 """
 
 import hashlib
@@ -29,6 +30,8 @@ from alewm.training.config import RunConfig
 from alewm.training.noise import RandomStreams
 
 FORMAT = 1
+_DIGESTS = "sha256"
+_ENTRIES = {"format", "step", "config", "source_state", "extras", _DIGESTS}
 _MODEL, _TRAINING, _DESCRIPTION = "model.safetensors", "training.safetensors", "checkpoint.json"
 
 
@@ -70,13 +73,15 @@ def _write(folder: Path, description: Description, files: Mapping[str, Mapping[s
     partial.mkdir(parents=True)
     for name, tensors in files.items():
         save_file(_on_cpu(tensors), partial / name)
-    content = {
+    content: dict[str, Any] = {
         "format": FORMAT,
         "step": description.step,
         "config": to_dict(description.config),
         "source_state": description.source_state,
         "extras": description.extras,
     }
+    content[_DIGESTS] = {name: _file_digest(partial / name) for name in files}
+    content[_DIGESTS][_DESCRIPTION] = _digest(content)
     (partial / _DESCRIPTION).write_text(json.dumps(content, indent=2) + "\n")
     for path in (*partial.iterdir(), partial):
         _flush(path)
@@ -112,21 +117,57 @@ def remove_leftovers(folder: Path) -> None:
 
 def read_description(checkpoint: Path) -> Description:
     """What a checkpoint says about itself."""
-    path = checkpoint / _DESCRIPTION
-    if not path.is_file():
-        cure = f" {_cure(checkpoint)}" if checkpoint in checkpoints_in(checkpoint.parent) else ""
-        raise InputError(f"{checkpoint} is no checkpoint: it has no {_DESCRIPTION}.{cure}")
-    try:
-        content = json.loads(path.read_text())
-    except ValueError as error:  # no JSON, or no text at all
-        raise InputError(f"{path} is damaged ({error}). {_cure(checkpoint)}") from error
-    if content.get("format") != FORMAT:
-        raise InputError(f"{path} has format {content.get('format')!r}; this version reads format {FORMAT}.")
+    path, content = checkpoint / _DESCRIPTION, _read_content(checkpoint)
     try:
         config = from_dict(RunConfig, content["config"])
         return Description(content["step"], config, content["source_state"], content["extras"])
     except KeyError as error:
         raise InputError(f"{path} lacks {error}. {_cure(checkpoint)}") from error
+    except InputError as error:
+        raise InputError(f"{path}: {error} {_cure(checkpoint)}") from error
+
+
+def check_digests(checkpoint: Path) -> bool:
+    """Whether a checkpoint has digests of its files; if it does, they were compared."""
+    names = _read_content(checkpoint).get(_DIGESTS, {}).keys() - {_DESCRIPTION}
+    for name in sorted(names):
+        _check_file(checkpoint / name)
+    return bool(names)
+
+
+def _read_content(checkpoint: Path) -> dict[str, Any]:
+    path = checkpoint / _DESCRIPTION
+    if not path.is_file():
+        cure = f" {_cure(checkpoint)}" if checkpoint in checkpoints_in(checkpoint.parent) else ""
+        raise InputError(f"{checkpoint} is no checkpoint: it has no {_DESCRIPTION}.{cure}")
+    try:
+        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:  # no JSON, or no text at all
+        raise InputError(f"{path} is damaged ({error}). {_cure(checkpoint)}") from error
+    if not isinstance(content, dict):
+        raise InputError(f"{path} must hold a JSON object, found {type(content).__name__}. {_cure(checkpoint)}")
+    if content.get("format") != FORMAT:
+        raise InputError(f"{path} has format {content.get('format')!r}; this version reads format {FORMAT}.")
+    if unknown := content.keys() - _ENTRIES:
+        raise InputError(f"{path} has the unknown entry {min(unknown)!r}. {_cure(checkpoint)}")
+    digests = content.get(_DIGESTS)
+    if digests is not None and (not isinstance(digests, dict) or digests.get(_DESCRIPTION) != _digest(content)):
+        raise InputError(
+            f"{path} is damaged (its content differs from the SHA-256 in it). {_cure(checkpoint)} If you edited it on "
+            f"purpose, delete its entry {_DIGESTS!r}."
+        )
+    return content
+
+
+def _digest(content: Mapping[str, Any]) -> str:
+    """SHA-256 of a description's values, however they are laid out; all but this digest itself count."""
+    digests = {name: value for name, value in content[_DIGESTS].items() if name != _DESCRIPTION}
+    return hashlib.sha256(json.dumps({**content, _DIGESTS: digests}, sort_keys=True).encode()).hexdigest()
+
+
+def _file_digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def load_world_model(checkpoint: Path, device: torch.device | None = None) -> tuple[WorldModel, Description]:
@@ -193,16 +234,27 @@ def _load_weights(checkpoint: Path, model: WorldModel) -> None:
 
 
 def _read_tensors(path: Path) -> dict[str, Tensor]:
+    _check_file(path)
+    try:
+        return load_file(path)
+    except SafetensorError as error:
+        raise InputError(f"{path} is damaged ({error}). {_cure(path.parent)}") from error
+
+
+def _check_file(path: Path) -> None:
+    """Refuses a file of a checkpoint that is missing or differs from its digest."""
     if not path.is_file():
         # Shared models come without what training goes on from: nobody should delete one for that alone.
         shared = (
             ", as in shared models, which are for evaluation. Of a run of your own:" if path.name == _TRAINING else "."
         )
         raise InputError(f"{path} is missing{shared} {_cure(path.parent)}")
-    try:
-        return load_file(path)
-    except SafetensorError as error:
-        raise InputError(f"{path} is damaged ({error}). {_cure(path.parent)}") from error
+    expected = _read_content(path.parent).get(_DIGESTS, {}).get(path.name)
+    if expected is not None and (found := _file_digest(path)) != expected:
+        raise InputError(
+            f"{path} is damaged: its SHA-256 begins with {found[:12]}, {_DESCRIPTION} says {str(expected)[:12]}. "
+            f"{_cure(path.parent)}"
+        )
 
 
 def _cure(checkpoint: Path) -> str:

@@ -5,7 +5,7 @@ from typing import Any
 
 from alewm.files import read_if_there, read_json
 from alewm.model.world_model import build_world_model
-from alewm.training.checkpoint import Description, checkpoints_in, read_description
+from alewm.training.checkpoint import Description, check_digests, checkpoints_in, read_description
 from alewm.training.config import RunConfig
 from alewm.training.data_sets import DATA_SETS
 from alewm.training.logbook import Logbook
@@ -15,7 +15,8 @@ from alewm.training.noise import seeded_generator
 def describe_checkpoint(path: Path) -> str:
     """A checkpoint's model, data and position in its training, a line each."""
     description = read_description(path)
-    return "\n".join([f"{path}: a checkpoint after {description.step:,} updates", *_describe(description)])
+    lines = [f"{path}: a checkpoint after {description.step:,} updates", *_describe(description)]
+    return "\n".join([*lines, _describe_digests([path])])
 
 
 def describe_run(path: Path) -> str:
@@ -35,6 +36,7 @@ def describe_run(path: Path) -> str:
         state = "finished" if "training" in result else "unfinished; repeat its command to continue"
         lines += [f"after {description.step:,} updates, {state}", *_describe(description)]
         lines.append(f"checkpoints: {', '.join(checkpoint.name for checkpoint in saved)}")
+        lines.append(_describe_digests(saved))
     else:
         lines.append("no checkpoint yet; repeat its command to train it")
     latest = Logbook(path / "metrics.jsonl").latest()
@@ -44,6 +46,13 @@ def describe_run(path: Path) -> str:
     if command := read_if_there(path / "provenance.json").get("command"):
         lines.append(f"made by: {command}")
     return "\n".join(lines)
+
+
+def _describe_digests(checkpoints: list[Path]) -> str:
+    without = [checkpoint.name for checkpoint in checkpoints if not check_digests(checkpoint)]
+    if without:
+        return f"weights: no digest in {', '.join(without)}, written by an older version; damage would go unnoticed"
+    return "weights: equal to their SHA-256"
 
 
 def _describe(description: Description) -> list[str]:
