@@ -116,6 +116,56 @@ def stream_of_some_kind(random: random.Random) -> tuple[bytes, bytes]:
     return frame, first + compressor.compress(frame[half:]) + compressor.flush()
 
 
+def random_lengths(random: random.Random, num_symbols: int) -> list[int]:
+    """Lengths of a complete code for some of the symbols, among them 256 if it is one."""
+    leaves = [0]
+    for _ in range(random.randint(1, min(num_symbols, 60)) - 1):
+        depth = leaves.pop(random.randrange(len(leaves)))
+        leaves += [depth + 1] * (2 if depth < 15 else 0) or [depth]
+    used = random.sample([symbol for symbol in range(num_symbols) if symbol != 256], len(leaves))
+    lengths = [0] * num_symbols
+    for symbol, length in zip([256, *used] if num_symbols > 256 else used, leaves, strict=False):
+        lengths[symbol] = length
+    return lengths
+
+
+def written_block(random: random.Random) -> bytes:
+    """One dynamic block with codes as no encoder chooses them, sometimes too many of them, and noise after it."""
+    bits, place = 0, 0
+
+    def put(value: int, count: int) -> None:
+        nonlocal bits, place
+        bits, place = bits | value << place, place + count
+
+    def put_length_symbol(symbol: int) -> None:
+        code, count = (symbol, 4) if symbol < 13 else (symbol + 13, 5)  # 13 codes of 4 bits and 6 of 5: complete
+        put(int(f"{code:0{count}b}"[::-1], 2), count)
+
+    too_many = random.random() < 0.2
+    num_litlens, num_distances = (few + random.randint(0, 31 if too_many else 29) for few in (257, 1))
+    put(0b101, 3)  # the last block, dynamic
+    put(num_litlens - 257, 5)
+    put(num_distances - 1, 5)
+    put(15, 4)
+    for symbol in (16, 17, 18, 0, 8, 7, 9, 6, 10, 5, 11, 4, 12, 3, 13, 2, 14, 1, 15):
+        put(4 if symbol < 13 else 5, 3)
+    lengths = random_lengths(random, num_litlens) + random_lengths(random, num_distances)
+    at = 0
+    while at < len(lengths):
+        run = next((n for n, length in enumerate(lengths[at : at + 138]) if length), min(len(lengths) - at, 138))
+        if run >= 3 and random.random() < 0.9:
+            put_length_symbol(17 if run <= 10 else 18)
+            put(run - (3 if run <= 10 else 11), 3 if run <= 10 else 7)
+            at += run
+        elif random.random() < 0.002:
+            put_length_symbol(random.choice([16, 17, 18]))  # then the noise of what follows is its number
+            at += 1
+        else:
+            put_length_symbol(lengths[at])
+            at += 1
+    return b"\x78\x9c" + bits.to_bytes(place // 8 + 1, "little") + random.randbytes(random.randint(0, 100))
+
+
 def damaged(stream: bytes, other: bytes, random: random.Random, first: int) -> bytes:
     """`stream` with one to three changes, none before the byte `first`."""
     changed = bytearray(stream)
@@ -156,7 +206,10 @@ def fuzz(random: random.Random, count: int) -> Counter[str]:
             told["whole"] += 1
         frame, stream = random.choice(streams)
         verify = random.random() < 0.3
-        changed = damaged(stream, random.choice(streams)[1], random, first=0 if verify else 2)
+        if number % 5 == 0:
+            verify, changed = False, written_block(random)
+        else:
+            changed = damaged(stream, random.choice(streams)[1], random, first=0 if verify else 2)
         if not verify:
             changed = (changed + bytes(2))[: max(len(changed), 2)] + bytes(random.choice([0, 4, 8]))
         expected = as_zlib_does(changed, verify=verify)
