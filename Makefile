@@ -14,11 +14,11 @@ test: setup lint     ## Lint, type-check and test
 
 setup: $(READY)      ## The environment alone
 
-$(READY): pyproject.toml constraints.txt
+$(READY): pyproject.toml lab/pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "alewm needs Python 3.11 or newer: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,push-t,mujoco]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,push-t,mujoco]' --editable lab
 	@# Of dm_control and ogbench what the extra cannot bring on Python 3.13 (docs/install.md).
 	$(BIN)/python -c 'import dm_control, ogbench' 2> /dev/null || \
 		$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --no-deps dm_control ogbench
@@ -35,11 +35,11 @@ format: setup        ## Let ruff rewrite what it can
 	$(BIN)/ruff format .
 
 bench: setup         ## Measure the fast paths beside the references
-	$(BIN)/alewm bench regularizer
+	$(BIN)/alewm-lab bench regularizer
 
 docs: setup          ## The pages of the environments, from their docstrings, and of the results, from results/
-	$(BIN)/python -m alewm.reports.environment_pages
-	$(BIN)/alewm report results --out docs/results.md
+	$(BIN)/python -m alewm_lab.publishing.environment_pages
+	$(BIN)/alewm-lab results --out docs/results.md
 
 clean:               ## Remove everything the other targets made, except runs/
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

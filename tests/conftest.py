@@ -10,14 +10,12 @@ from hypothesis import settings
 from jaxtyping import install_import_hook
 
 # Triton reads the source of its kernels, so these modules are imported as they are written.
-import alewm.model.fused.add_norm_kernels
-import alewm.model.fused.image_attention_kernels
-import alewm.model.fused.kernel_parts
-import alewm.model.fused.mlp_kernels
-import alewm.model.fused.mlp_resident_kernels
-import alewm.model.triton_kernels
-import alewm.planning.triton_kernels
-import alewm.regularizers.kernels.triton_kernels  # noqa: F401
+import alewm.kernels.add_norm_kernels
+import alewm.kernels.characteristic_function_kernels
+import alewm.kernels.image_attention_kernels
+import alewm.kernels.kernel_parts
+import alewm.kernels.mlp_kernels
+import alewm.kernels.rollout_kernels  # noqa: F401
 
 install_import_hook("alewm", "beartype.beartype")
 

@@ -10,10 +10,10 @@ import gymnasium
 import numpy as np
 import pytest
 from PIL import Image
-from small_recordings import write_lerobot_v2, write_recordings
 
 from alewm.cli.main import main
 from alewm.data.store import EpisodeStore
+from small_recordings import write_lerobot_v2, write_recordings
 
 PAGE = (Path(__file__).parents[1] / "docs" / "data.md").read_text()
 RECORDER, READER = re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL)

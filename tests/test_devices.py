@@ -23,10 +23,9 @@ MAY_NAME = {
     "training/checkpoint.py": "the default where no device is given",
     "planning/planner.py": "a model without parameters is nowhere else",
     "planning/noise.py": "portable noise is drawn on the CPU by definition",
-    "ecosystem/lewm_files.py": "files are read into memory first",
-    "experiments/framework/share.py": "a trial that takes no GPU computes on the CPU",
-    "experiments/demo_scale.py": "the small demo trains one model per core, where it repeats bit by bit",
-    "experiments/rollouts.py": "pictures are replayed where the simulators run; no model is asked",
+    "interop/lewm_format.py": "files are read into memory first",
+    "sweeps/jobs.py": "a trial that takes no GPU computes on the CPU",
+    "demo.py": "the small demo trains one model per core, where it repeats bit by bit",
 }
 
 

@@ -11,10 +11,10 @@ import pytest
 from PIL import Image
 
 from alewm.data import pairs
-from alewm.envs import statistics as of_tasks
-from alewm.envs.registration import OUR_TASKS, get_task
-from alewm.experiments.presets import ACTION_DIMS, CAPACITIES, FRAME_SKIP, preset
-from alewm.reports.environment_pages import page, write_pages
+from alewm.envs import task as of_tasks
+from alewm.envs.registry import OUR_TASKS, get_task
+from alewm.training.presets import ACTION_DIMS, CAPACITIES, FRAME_SKIP, preset
+from alewm_lab.publishing.environment_pages import page, write_pages
 
 DOCS = Path(__file__).parents[1] / "docs"
 every_task = pytest.mark.parametrize("name", OUR_TASKS)
@@ -23,8 +23,10 @@ every_task = pytest.mark.parametrize("name", OUR_TASKS)
 @every_task
 def test_its_page_is_what_its_docstring_makes(name):
     path = DOCS / "environments" / f"{name}.md"
-    assert path.exists(), "make it: python -m alewm.reports.environment_pages"
-    assert path.read_text() == page(get_task(name)), f"{path} is out of date: python -m alewm.reports.environment_pages"
+    assert path.exists(), "make it: python -m alewm_lab.publishing.environment_pages"
+    assert path.read_text() == page(get_task(name)), (
+        f"{path} is out of date: python -m alewm_lab.publishing.environment_pages"
+    )
 
 
 @every_task

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from alewm.native import NativeUnavailableError, load_library
+from alewm.kernels.compiled import NativeUnavailableError, load_library
 
 with_compiler = pytest.mark.parametrize("compiler", [name for name in ("cc", "gcc", "clang") if shutil.which(name)])
 
-LOAD = "import sys; from pathlib import Path; from alewm.native import load_library; "
+LOAD = "import sys; from pathlib import Path; from alewm.kernels.compiled import load_library; "
 LOAD += "print(*(load_library(Path(source)).answer() for source in sys.argv[1:]))"
 
 

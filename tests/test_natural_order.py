@@ -1,6 +1,6 @@
 """Names with numbers in them, sorted as people count."""
 
-from alewm.natural_order import natural_order
+from alewm.files import natural_order
 
 
 def test_numbers_are_ordered_by_value_wherever_they_stand():

@@ -43,7 +43,7 @@ def test_the_wheel_holds_the_package_and_nothing_else(built):
         entry_points = archive.read(f"alewm-{alewm.__version__}.dist-info/entry_points.txt").decode()
         metadata = archive.read(f"alewm-{alewm.__version__}.dist-info/METADATA").decode()
     assert {name for name in names if ".dist-info/" not in name} == shipped_files()
-    assert {"alewm/py.typed", "alewm/reports/style.css"} <= names
+    assert {"alewm/py.typed", "alewm/report/style.css"} <= names
     assert [name for name in names if name.endswith(".c")]
     assert "alewm = alewm.cli.main:main" in entry_points
     assert "Requires-Python: >=3.11" in metadata
@@ -55,7 +55,7 @@ def test_the_sdist_holds_what_builds_and_tests_it_and_no_leftovers(built):
         names = {name.partition("/")[2] for name in archive.getnames()}
     assert {f"src/{name}" for name in shipped_files()} <= names
     assert {"pyproject.toml", "README.md", "LICENSE", "constraints.txt", "tests/conftest.py", "docs/data.md"} <= names
-    known = {"src", "tests", "docs", "benchmarks", "results", "pretrained", ".github", ".gitignore", "PKG-INFO"}
+    known = {"src", "tests", "lab", "docs", "benchmarks", "results", "pretrained", ".github", ".gitignore", "PKG-INFO"}
     known |= {"README.md", "LICENSE", "CHANGELOG.md", "CITATION.cff", "CONTRIBUTING.md", "Makefile", "constraints.txt"}
     known |= {"pyproject.toml"}
     assert {name.partition("/")[0] for name in names} <= known

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from alewm.precision import full_precision
+from alewm.devices import full_precision
 
 
 @pytest.fixture

@@ -10,14 +10,13 @@ from concurrent.futures.process import BrokenProcessPool
 
 import pytest
 
-from alewm.worker_pool import WorkerPool
-from alewm.workers import starting_workers
+from alewm.workers import WorkerPool, starting_workers
 
 # The server is held while it is asked for the second process, and everyone is interrupted meanwhile.
 INTERRUPTED_IN_A_START = """
 import os, signal, threading, time
 from multiprocessing import forkserver
-from alewm.worker_pool import WorkerPool
+from alewm.workers import WorkerPool
 
 def interrupt_all():
     time.sleep(0.5)

@@ -1,11 +1,17 @@
-"""Where to compute, by name, and what each kind of device lacks."""
+"""Where to compute, by name, and what each kind of device lacks.
+
+The precision that statistics, moments and costs are computed in, whatever the model's.
+"""
 
 import importlib.util
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 
 import torch
 
 from alewm.errors import InputError
+from alewm.shapes import Tensor
 
 KINDS = ("cpu", "cuda", "mps")
 """Processors, NVIDIA and AMD GPUs, and the GPUs of Apple's machines."""
@@ -64,3 +70,20 @@ def _num_devices(kind: str) -> int:
     if kind == "mps":
         return int(torch.backends.mps.is_available())
     return 1
+
+
+def at_least_float32(values: Tensor) -> Tensor:
+    """`values` in float32, or in float64 if they came so."""
+    return values if values.dtype == torch.float64 else values.float()
+
+
+@contextmanager
+def full_precision(device: torch.device) -> Iterator[None]:
+    """No autocast and no TF32: a projection rounded to ten bits would shift the statistic by more than it measures."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("highest")
+    try:
+        with torch.autocast(device.type, enabled=False):
+            yield
+    finally:
+        torch.set_float32_matmul_precision(before)

@@ -1,4 +1,6 @@
-"""Writing so that a kill never leaves half a file, and reading so that a damaged one is named.
+"""The order people expect of names with numbers in them.
+
+Writing so that a kill never leaves half a file, and reading so that a damaged one is named.
 
 A file is written under a draft's name, flushed to the disk, and then renamed. A killed process leaves its draft behind;
 the next one that writes to the same folder removes it. The lock on a draft says whether its process still lives.
@@ -7,6 +9,7 @@ the next one that writes to the same folder removes it. The lock on a draft says
 import errno
 import json
 import os
+import re
 import secrets
 import sys
 from contextlib import suppress
@@ -14,6 +17,12 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from alewm.errors import InputError
+
+
+def natural_order(name: str) -> list[tuple[int, str]]:
+    """A key for sorting names, numbers in them by value: frame 10 comes after frame 9."""
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name) if part]
+
 
 _DRAFT = ".alewm-partial"
 """How the names of drafts end, so that nothing else is ever taken for one."""

@@ -6,8 +6,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from alewm import CapacitySupport
-from alewm.capacity.gumbel import TEMPERATURE, gumbel_noise, straight_through_choice
-from alewm.capacity.prefix import mask_of_choice, modal_index, prefix_masks
+from alewm.capacity.prefix import (
+    TEMPERATURE,
+    gumbel_noise,
+    mask_of_choice,
+    modal_index,
+    prefix_masks,
+    straight_through_choice,
+)
 
 
 @given(st.integers(0, 10_000), st.floats(-60, 60))

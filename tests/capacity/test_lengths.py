@@ -7,8 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from alewm import CapacitySupport
-from alewm.capacity.lengths import PrefixLengths
-from alewm.capacity.prior import capacity_prior, survival
+from alewm.capacity.prior import PrefixLengths, capacity_prior, survival
 
 capacities = st.sets(st.integers(1, 30), min_size=1, max_size=8).map(lambda ks: tuple(sorted(ks)))
 degrees = st.floats(-5, 5)

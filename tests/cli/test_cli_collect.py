@@ -8,10 +8,10 @@ import sys
 import time
 
 import pytest
-from conftest import COLLECT, SEARCH
-from human_demonstrations import demonstrations, write_zarr, zipped
 
 from alewm.data.store import EpisodeStore
+from command_line import COLLECT, SEARCH
+from human_demonstrations import demonstrations, write_zarr, zipped
 
 
 def test_two_processes_write_the_bytes_of_one(alewm, data, tmp_path):

@@ -1,9 +1,9 @@
 """`alewm convert`: a folder of recordings, as one file."""
 
 import pytest
-from small_recordings import FPS, frames, write_lerobot_v3, write_recordings, write_video
 
 from alewm.data.store import EpisodeStore
+from small_recordings import FPS, frames, write_lerobot_v3, write_recordings, write_video
 
 
 def test_two_processes_write_the_bytes_of_one_and_say_what_they_wrote(alewm, alewm_here, tmp_path):

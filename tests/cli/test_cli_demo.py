@@ -6,9 +6,8 @@ from dataclasses import replace
 import pytest
 import torch
 
+from alewm.demo import SCALES, run_demo
 from alewm.errors import InputError
-from alewm.experiments.demo import run_demo
-from alewm.experiments.demo_scale import SCALES
 
 
 @pytest.mark.slow
@@ -30,7 +29,7 @@ def test_the_demo_compares_both_methods_and_is_not_repeated(alewm, alewm_here, r
 
 
 def test_a_full_size_model_is_not_begun_without_a_gpu(refused, tmp_path, monkeypatch):
-    monkeypatch.setattr("alewm.experiments.demo_scale.find_device", lambda _: torch.device("cpu"))
+    monkeypatch.setattr("alewm.demo.find_device", lambda _: torch.device("cpu"))
     assert "takes a GPU, and torch sees none here" in refused("demo", "--scale", "large", "--out", "large")
     assert not (tmp_path / "large").exists()
 

@@ -5,13 +5,13 @@ import shutil
 
 import pytest
 import torch
-from conftest import SEARCH, contents, run_alewm
 
 import alewm as library
-from alewm.ecosystem.hub import PretrainedRun
+from alewm.interop.hub import PretrainedRun
 from alewm.planning.cem import CEMConfig
 from alewm.planning.planner import PlanningConfig
 from alewm.training.distill import DistillConfig
+from command_line import SEARCH, contents, run_alewm
 
 QUICK = ("--updates", 20, "--hidden", 16, "--device", "cpu")
 

@@ -8,13 +8,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-import documented_stable_worldmodel
 import gymnasium
 import numpy as np
 import pytest
-from conftest import IMAGE_SIZE, SEARCH
 
+import documented_stable_worldmodel
 from alewm.cli.main import main
+from command_line import IMAGE_SIZE, SEARCH
 
 PAGE = (Path(__file__).parents[2] / "docs" / "ecosystem.md").read_text()
 BLOCKS = re.findall(r"```(python|bash)\n(.*?)```", PAGE, flags=re.DOTALL)

@@ -5,9 +5,9 @@ import shutil
 from pathlib import Path
 
 import pytest
-from conftest import SEARCH, contents, run_alewm
 
 from alewm.evaluation.settings import EvaluationSettings, results_folder
+from command_line import SEARCH, contents, run_alewm
 
 KEYS = {
     "success_rate",

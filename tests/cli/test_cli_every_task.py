@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from alewm.envs.registration import OUR_TASKS, get_task
+from alewm.envs.registry import OUR_TASKS, get_task
 
 FEWEST_STEPS = 25
 """Environment steps of an episode that can be held out: a start and a goal 25 steps later."""

@@ -7,15 +7,14 @@ import shutil
 import h5py
 import numpy as np
 import pytest
-from conftest import contents
-from older_files import remove_checksums
 from PIL import Image
-from small_recordings import CAMERA, write_lerobot_v2
 
-from alewm.data.contact_sheet import contact_sheet
-from alewm.data.inspection import find_problems
+from alewm.data.inspection import contact_sheet, find_problems
 from alewm.data.store import EpisodeStore
 from alewm.data.writer import StoreWriter
+from command_line import contents
+from older_files import remove_checksums
+from small_recordings import CAMERA, write_lerobot_v2
 
 
 def test_a_data_file_is_described_and_pictured(alewm_here, data, tmp_path):

@@ -4,17 +4,15 @@ import json
 
 import pytest
 import torch
-from conftest import SEARCH, contents
 
-from alewm.ecosystem.import_lewm import load_lewm
-from alewm.ecosystem.lewm_architecture import description_of
-from alewm.ecosystem.lewm_files import write_lewm
-from alewm.model.lewm_names import to_lewm
+from alewm.interop.lewm import load_lewm
+from alewm.interop.lewm_format import description_of, to_lewm, write_lewm
 from alewm.model.predictor import PredictorConfig
 from alewm.model.vit import ViTConfig
 from alewm.model.world_model import WorldModelConfig, build_world_model
 from alewm.training.checkpoint import load_world_model
-from alewm.training.run import latest_checkpoint
+from alewm.training.train_run import latest_checkpoint
+from command_line import SEARCH, contents
 
 
 @pytest.fixture(scope="module")

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import run_alewm
 
 from alewm.data.writer import StoreWriter
-from alewm.ecosystem.hub import PretrainedRun
+from alewm.interop.hub import PretrainedRun
 from alewm.planning.cem import CEMConfig
 from alewm.planning.planner import PlanningConfig
+from command_line import run_alewm
 
 PAGE = (Path(__file__).parents[2] / "docs" / "data.md").read_text()
 FEW = ("--steps", 2, "--batch-size", 4, "--device", "cpu", "--threads", 1)

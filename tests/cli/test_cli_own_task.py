@@ -5,7 +5,8 @@ import shlex
 from pathlib import Path
 
 import pytest
-from conftest import SEARCH, run_alewm
+
+from command_line import SEARCH, run_alewm
 
 PAGE = (Path(__file__).parents[2] / "docs" / "own-task.md").read_text()
 SMALLER = {

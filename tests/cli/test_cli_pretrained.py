@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 import torch
-from conftest import COLLECT, SEARCH, contents, run_alewm
 from huggingface_hub import ModelCard
 from safetensors.torch import load_file
 
-from alewm.ecosystem.hub import PretrainedRun
-from alewm.ecosystem.pretrained import save_pretrained
 from alewm.errors import InputError
 from alewm.evaluation.settings import EvaluationSettings
+from alewm.interop.hub import PretrainedRun
+from alewm.interop.pretrained import save_pretrained
 from alewm.planning.cem import CEMConfig
 from alewm.planning.planner import PlanningConfig
-from alewm.runs.tensors import load_tensors, save_tensors
+from alewm.runs.folder import load_tensors, save_tensors
+from command_line import COLLECT, SEARCH, contents, run_alewm
 
 
 def few_candidates() -> EvaluationSettings:
@@ -114,7 +114,7 @@ def test_pairs_of_other_data_are_refused(shared, refused, tmp_path):
 
 
 def test_a_shared_model_has_the_success_of_its_stored_weights(trained, alewm_here, refused, monkeypatch, tmp_path):
-    monkeypatch.setattr("alewm.ecosystem.share.EvaluationSettings", lambda: few_candidates())
+    monkeypatch.setattr("alewm.interop.pretrained.EvaluationSettings", lambda: few_candidates())
     run = shutil.copytree(trained, tmp_path / "run")
     printed = alewm_here("share", run, "--out", "small", "--weights", "bfloat16", "--device", "cpu", "--animations", 1)
     assert printed.splitlines()[-1] == "small"
@@ -173,9 +173,9 @@ def test_pushing_uploads_that_folder(shared, evaluated_run, monkeypatch):
 def test_without_the_extra_the_rest_works_and_the_message_names_it():
     code = (
         "import sys\nsys.modules['huggingface_hub'] = None\n"
-        "import alewm.ecosystem.pretrained, alewm.ecosystem.import_lewm, alewm.ecosystem.stable_worldmodel\n"
+        "import alewm.interop.pretrained, alewm.interop.lewm, alewm.interop.stable_worldmodel\n"
         "from alewm.errors import InputError\n"
-        "try:\n    import alewm.ecosystem.hub\n"
+        "try:\n    import alewm.interop.hub\n"
         "except InputError as error:\n    print(error)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

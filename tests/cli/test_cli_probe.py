@@ -5,9 +5,9 @@ import shutil
 
 import numpy as np
 import pytest
-from conftest import run_alewm
 
 from alewm.data.writer import StoreWriter
+from command_line import run_alewm
 
 FEW = ("--frames", 200, "--test-frames", 60, "--updates", 20)
 

@@ -13,10 +13,10 @@ import threading
 import time
 
 import pytest
-from conftest import HELD, SEARCH, contents
 
-from alewm.cli.assignments import assigned_values
-from alewm.experiments.sweep.grid import preset_sweep
+from alewm.cli.flags import assigned_values
+from alewm.sweeps.grid import preset_sweep
+from command_line import HELD, SEARCH, contents
 
 # The configuration of the fixture `trained`, field by field.
 FIELDS = ("training.batch_size=16", "training.checkpoint_every=4", "training.log_every=1")

@@ -13,13 +13,13 @@ from dataclasses import replace
 import h5py
 import pytest
 import torch
-from conftest import HELD, TRAIN, contents, run_alewm
-from older_files import remove_checksums
 
-from alewm.experiments.presets import preset, preset_names
-from alewm.training import run as run_module
+from alewm.training import train_run as run_module
 from alewm.training.checkpoint import read_description
-from alewm.training.run import train_run
+from alewm.training.presets import preset, preset_names
+from alewm.training.train_run import train_run
+from command_line import HELD, TRAIN, contents, run_alewm
+from older_files import remove_checksums
 
 
 def lines(run, kind):

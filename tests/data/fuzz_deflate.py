@@ -15,8 +15,9 @@ from contextlib import contextmanager
 
 from address_sanitizer import FLAGS
 
-from alewm.data import native_deflate, native_inflate
-from alewm.native import load_library
+from alewm.kernels import deflate as native_deflate
+from alewm.kernels import deflate as native_inflate
+from alewm.kernels.compiled import load_library
 
 INFLATER = load_library(native_inflate._SOURCE, FLAGS)
 DEFLATER = load_library(native_deflate._SOURCE, FLAGS)

@@ -7,8 +7,6 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
-from older_files import as_older_version, remove_checksums
-from toy_episodes import FRAME, tape, write_tape
 
 from alewm.data.checksums import ROWS_PER_CHECKSUM
 from alewm.data.collect import RecordedEpisodes, collect
@@ -18,6 +16,8 @@ from alewm.data.store import EpisodeStore
 from alewm.data.verify import verify_columns, verify_frames
 from alewm.data.writer import StoreWriter, journal_path
 from alewm.errors import InputError
+from older_files import as_older_version, remove_checksums
+from toy_episodes import FRAME, tape, write_tape
 
 LENGTHS = [30, 25, 1100]
 FINGERPRINT = "c3f46a79a6fc7d5195d0c7db8a2377d9"  # of this tape, since the first version of the file

@@ -10,11 +10,11 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
-from toy_episodes import HELD_EPISODE, forgetful_episodes, random_episodes
 
 from alewm.data.collect import CollectionProgress, RecordedEpisodes, collect, collect_command
 from alewm.data.store import EpisodeStore
 from alewm.errors import InputError
+from toy_episodes import HELD_EPISODE, forgetful_episodes, random_episodes
 
 HERE = Path(__file__).parent
 

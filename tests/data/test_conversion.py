@@ -8,6 +8,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from PIL import Image
+
+from alewm.data.conversion.convert import convert, open_source
+from alewm.data.conversion.frames import FrameSize
+from alewm.data.conversion.lerobot import LeRobotEpisodes
+from alewm.data.conversion.recordings import Recordings
+from alewm.data.store import EpisodeStore
+from alewm.errors import InputError
 from small_recordings import (
     CAMERA,
     SIZE,
@@ -21,13 +28,6 @@ from small_recordings import (
     write_recordings,
     write_video,
 )
-
-from alewm.data.conversion.convert import convert, open_source
-from alewm.data.conversion.frames import FrameSize
-from alewm.data.conversion.lerobot import LeRobotEpisodes
-from alewm.data.conversion.recordings import Recordings
-from alewm.data.store import EpisodeStore
-from alewm.errors import InputError
 
 LENGTHS = [5, 12, 7]
 

@@ -17,10 +17,8 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from toy_episodes import FRAME, random_episodes, tape
 
 import alewm
-from alewm.data import native_deflate
 from alewm.data.codec import Compression, why_not_in_c
 from alewm.data.collect import collect
 from alewm.data.decoders import NativeInflate
@@ -29,9 +27,11 @@ from alewm.data.store import EpisodeStore
 from alewm.data.writer import StoreWriter
 from alewm.envs.two_room.render import TwoRoomRenderer
 from alewm.errors import InputError
+from alewm.kernels import deflate
+from toy_episodes import FRAME, random_episodes, tape
 
 # Where nothing compiles, the encoder is never used, and there is nothing to test of it.
-in_c = pytest.mark.parametrize("encoder", [native_deflate.deflate] if why_not_in_c() is None else [])
+in_c = pytest.mark.parametrize("encoder", [deflate.deflate] if why_not_in_c() is None else [])
 
 
 def most_bytes(size: int) -> int:

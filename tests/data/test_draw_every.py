@@ -9,12 +9,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from toy_episodes import numbers, random_episodes, tape
 
 from alewm.data.collect import RecordedEpisodes, collect, collect_command
-from alewm.data.contact_sheet import contact_sheet
 from alewm.data.frames import open_frames
-from alewm.data.inspection import describe_episodes, find_problems
+from alewm.data.inspection import contact_sheet, describe_episodes, find_problems
 from alewm.data.loader import LoaderConfig, WindowLoader
 from alewm.data.normalize import ActionStatistics
 from alewm.data.store import EpisodeStore
@@ -22,6 +20,7 @@ from alewm.data.verify import verify_frames
 from alewm.data.windows import WindowIndex, WindowShape
 from alewm.data.writer import StoreWriter
 from alewm.errors import InputError
+from toy_episodes import numbers, random_episodes, tape
 
 LENGTHS = [30, 41, 19, 60, 26]
 EVERY_FIFTH = {"draw_every": 5}

@@ -6,14 +6,13 @@ import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from toy_episodes import tape
 
-from alewm.data.families import find_families
 from alewm.data.pairs import load_or_draw_pairs
-from alewm.data.splits import load_or_make_splits, split_by_episode, split_by_family
+from alewm.data.splits import find_families, load_or_make_splits, split_by_episode, split_by_family
 from alewm.data.store import EpisodeStore
 from alewm.data.writer import StoreWriter
 from alewm.errors import InputError
+from toy_episodes import tape
 
 PARTS = ("train", "validation", "test")
 

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from alewm.data.statistics import FileStatistics
+from alewm.data.inspection import FileStatistics
 
 
 def gathered(episodes: list[np.ndarray]) -> dict:

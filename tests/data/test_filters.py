@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from toy_episodes import FRAME, random_episodes, tape, write_tape
 
 from alewm.data.codec import Compression
 from alewm.data.collect import collect
@@ -20,6 +19,7 @@ from alewm.data.frames import MappedFrames, PlainFrames, chunk_table, open_frame
 from alewm.data.store import EpisodeStore
 from alewm.data.writer import StoreWriter
 from alewm.errors import InputError
+from toy_episodes import FRAME, random_episodes, tape, write_tape
 
 ZSTD = Compression("zstd")
 FILTERS = {

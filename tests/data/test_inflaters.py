@@ -16,7 +16,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from toy_episodes import write_tape
 
 import alewm
 from alewm.data.codec import Compression
@@ -24,7 +23,8 @@ from alewm.data.decoders import BatchDecoder, DamagedError, NativeInflate, all_i
 from alewm.data.frames import open_frames
 from alewm.data.store import EpisodeStore
 from alewm.envs.two_room.render import TwoRoomRenderer
-from alewm.native import NativeUnavailableError
+from alewm.kernels.compiled import NativeUnavailableError
+from toy_episodes import write_tape
 
 try:
     NATIVE = [NativeInflate()]

@@ -4,7 +4,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from toy_episodes import numbers, random_episodes, write_tape
 
 from alewm.data.decoders import all_inflaters
 from alewm.data.frames import DecodedFrames, DownsampledFrames, MappedFrames, chunk_table
@@ -15,6 +14,7 @@ from alewm.data.store import EpisodeStore
 from alewm.data.windows import WindowShape
 from alewm.data.writer import StoreWriter
 from alewm.errors import InputError
+from toy_episodes import numbers, random_episodes, write_tape
 
 LENGTHS = [30, 45, 19, 60, 25]
 IDENTITY = ActionStatistics((0.0, 0.0), (1.0, 1.0))

@@ -8,7 +8,6 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from toy_episodes import numbers, write_tape
 
 from alewm.data.loader import LoaderConfig, WindowLoader
 from alewm.data.normalize import ActionStatistics
@@ -16,8 +15,8 @@ from alewm.data.store import EpisodeStore
 from alewm.data.windows import WindowShape
 from alewm.errors import InputError
 from alewm.training.config import RunConfig
-from alewm.training.mixed_data import own_configs
-from alewm.training.mixture import MixedWindows, mean_q_of_sets, rows_of_set, shares, take_turns
+from alewm.training.mixture import MixedWindows, mean_q_of_sets, own_configs, rows_of_set, shares, take_turns
+from toy_episodes import numbers, write_tape
 
 CPU = torch.device("cpu")
 LENGTHS = {"long": [60, 45, 80], "short": [30, 25]}

@@ -6,12 +6,12 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from toy_episodes import write_tape
 
 from alewm.data.normalize import ActionStatistics
 from alewm.data.splits import Splits
 from alewm.data.store import EpisodeStore
 from alewm.errors import InputError
+from toy_episodes import write_tape
 
 
 def test_the_statistics_are_mean_and_population_std_of_complete_rows() -> None:

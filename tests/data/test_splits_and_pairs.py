@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from toy_episodes import write_tape
 
 from alewm import files
 from alewm.data.pairs import EvaluationPairs, draw_pairs, draw_several_pairs, load_or_draw_pairs
 from alewm.data.splits import Splits, held_out_counts, load_or_make_splits, split_by_episode, split_by_family
 from alewm.data.store import EpisodeStore
 from alewm.errors import InputError
-from alewm.evaluation.find_pairs import _stored_pairs
+from alewm.evaluation.held_out import _stored_pairs
+from toy_episodes import write_tape
 
 
 @given(st.lists(st.integers(1, 100), min_size=3, max_size=400).filter(lambda n: sum(x >= 26 for x in n) >= 3))

@@ -8,7 +8,6 @@ from stat import S_ISDIR
 import h5py
 import numpy as np
 import pytest
-from toy_episodes import FRAME, numbers, random_episodes, tape, write_tape
 
 from alewm.data import schema
 from alewm.data.codec import Compression
@@ -16,6 +15,7 @@ from alewm.data.journal import remove_finished_journal
 from alewm.data.store import EpisodeStore
 from alewm.data.writer import StoreWriter
 from alewm.errors import InputError
+from toy_episodes import FRAME, numbers, random_episodes, tape, write_tape
 
 
 def test_what_was_written_is_read_back(tmp_path: Path) -> None:

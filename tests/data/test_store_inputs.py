@@ -10,7 +10,6 @@ from typing import Any
 import h5py
 import numpy as np
 import pytest
-from toy_episodes import FRAME, numbers, tape, write_tape
 
 from alewm.data.frames import open_frames
 from alewm.data.loader import LoaderConfig, WindowLoader
@@ -18,6 +17,7 @@ from alewm.data.normalize import ActionStatistics
 from alewm.data.store import EpisodeStore
 from alewm.data.verify import verify_frames
 from alewm.errors import InputError
+from toy_episodes import FRAME, numbers, tape, write_tape
 
 LENGTHS = [30, 25]
 

@@ -9,8 +9,8 @@ import pytest
 
 from alewm.envs.cube import behaviour, physics
 from alewm.envs.cube import scene as scenes
+from alewm.envs.cube.behaviour import CubeStatistics
 from alewm.envs.cube.env import CubeVectorEnv
-from alewm.envs.cube.statistics import CubeStatistics
 from alewm.envs.offscreen import mujoco
 from alewm.envs.recording import episode_stream
 from alewm.errors import InputError

@@ -11,7 +11,7 @@ import torch
 from gymnasium.utils.env_checker import check_env
 
 from alewm.envs.contract import GoalEnv, VectorGoalEnv
-from alewm.envs.registration import OUR_TASKS, get_task
+from alewm.envs.registry import OUR_TASKS, get_task
 from alewm.envs.simulated import SimulatedVectorEnv
 from alewm.envs.task import Task
 from alewm.errors import InputError

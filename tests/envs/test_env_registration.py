@@ -4,10 +4,10 @@ import sys
 import gymnasium
 import pytest
 
-from alewm.envs.registration import OUR_TASKS, get_task, register_envs
+from alewm.envs.registry import OUR_TASKS, get_task, register_envs
 from alewm.envs.task import Task
 from alewm.errors import InputError
-from alewm.reports.environment_pages import page, picture
+from alewm_lab.publishing.environment_pages import page, picture
 
 
 def test_an_unknown_task_proposes_the_nearest():
@@ -72,7 +72,7 @@ def test_registering_twice_changes_nothing_and_the_specification_can_be_saved():
 
 
 def test_gymnasium_finds_the_environment_through_its_module():
-    code = "import gymnasium; print(gymnasium.make('alewm.envs.registration:alewm/TwoRoom-v1').spec.id)"
+    code = "import gymnasium; print(gymnasium.make('alewm.envs.registry:alewm/TwoRoom-v1').spec.id)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "alewm/TwoRoom-v1"
 
@@ -83,7 +83,7 @@ def test_gymnasium_finds_the_environment_through_its_module():
 def test_without_its_extra_a_task_is_listed_and_says_what_to_install(task, package):
     code = (
         f"import sys; sys.modules[{package!r}] = None\n"
-        "from alewm.envs.registration import get_task, task_names\n"
+        "from alewm.envs.registry import get_task, task_names\n"
         "from alewm.errors import InputError\n"
         f"assert {task!r} in task_names()\n"
         "try:\n"

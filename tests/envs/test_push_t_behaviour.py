@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from alewm.data.statistics import FileStatistics
+from alewm.data.inspection import FileStatistics
 from alewm.envs.push_t import weak
 from alewm.envs.push_t.behaviour import NOISE_LEVELS, REPLAYS, collect_episodes, simulate_episode
 from alewm.envs.push_t.demonstrations import LONGEST, SHORTEST, demonstrate, sample_start, stream
@@ -37,7 +37,7 @@ def demonstrations(families):
 
 
 def test_most_demonstrations_reach_their_pose(demonstrations):
-    """At least 80 % do, over hundreds (`alewm bench push-t`); here, of twelve, at most three may fail."""
+    """At least 80 % do, over hundreds (`alewm-lab bench push-t`); here, of twelve, at most three may fail."""
     reached = [demonstration.first_reached for demonstration in demonstrations]
     assert sum(step is not None for step in reached) >= FAMILIES - 3
 

@@ -7,18 +7,17 @@ import sys
 import h5py
 import numpy as np
 import pytest
-from human_demonstrations import ZARR, demonstrations, tarred, write_zarr, zipped
 from hypothesis import given
 from hypothesis import strategies as st
 
 from alewm.data.collect import collect, collect_command
-from alewm.data.families import find_families
-from alewm.data.splits import load_or_make_splits
+from alewm.data.splits import find_families, load_or_make_splits
 from alewm.data.store import EpisodeStore
 from alewm.envs.push_t.copies import copies_of_file, noise_levels, relative_demonstrations, training_demonstrations
 from alewm.envs.push_t.demonstration_file import DemonstrationFile, read_demonstrations
 from alewm.envs.push_t.physics import PushTWorld
 from alewm.errors import InputError
+from human_demonstrations import ZARR, demonstrations, tarred, write_zarr, zipped
 
 # The beginning of demonstration 43 of the public file, in which the block is pushed from the first step on.
 PUBLIC_STATES = [

@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from alewm.envs.reacher import behaviour, physics
+from alewm.envs.reacher.behaviour import ReacherStatistics
 from alewm.envs.reacher.env import ReacherVectorEnv
-from alewm.envs.reacher.statistics import ReacherStatistics
 from alewm.envs.recording import episode_stream
 
 

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from alewm.envs.registration import OUR_TASKS, get_task
-from alewm.envs.visible import Visible, all_of, readings
+from alewm.envs.registry import OUR_TASKS, get_task
+from alewm.envs.task import Visible, all_of, readings
 
 
 @given(st.floats(-10, 10), st.integers(1, 4), st.integers(-3, 3))

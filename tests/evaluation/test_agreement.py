@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from alewm.evaluation.agreement import agreement
+from alewm.evaluation.evaluate_run import agreement
 from alewm.evaluation.records import EpisodeRecord
 
 RECORD = EpisodeRecord(

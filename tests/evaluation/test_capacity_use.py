@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from alewm.capacity.support import CapacitySupport
-from alewm.evaluation.capacity_use import capacity_use, total_variation
+from alewm.evaluation.statistics import capacity_use, total_variation
 
 SUPPORT = CapacitySupport((8, 16, 32))
 PRIOR = torch.tensor([0.5, 0.3, 0.2])

@@ -2,13 +2,12 @@
 
 import torch
 
-from alewm.evaluation import rehearsal
-from alewm.evaluation.run import EPISODES_PER_BATCH
-from alewm.experiments.presets import preset
+from alewm import demo as rehearsal
+from alewm.evaluation.evaluate_run import EPISODES_PER_BATCH
 from alewm.planning.cem import CEMConfig
-from alewm.planning.inner_loop import plan_group
 from alewm.planning.planner import PlanningConfig
-from alewm.planning.search_choice import SearchChoice
+from alewm.planning.search import SearchChoice, plan_group
+from alewm.training.presets import preset
 
 CPU = torch.device("cpu")
 MODEL = preset("two-room-tiny").model

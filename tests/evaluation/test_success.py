@@ -7,7 +7,6 @@ from collections import namedtuple
 import numpy as np
 import pytest
 import torch
-from point_world import ACTION_DIM, ACTION_MEAN, ACTION_STD, RADIUS, SUPPORT, KnownWorld, PointEnvs, rows
 
 from alewm.capacity.prior import polynomial_prior
 from alewm.errors import InputError
@@ -17,6 +16,7 @@ from alewm.evaluation.records import compare_records, read_records, summarise, w
 from alewm.evaluation.success import evaluate, evaluate_in_parts
 from alewm.planning.cem import CEMConfig
 from alewm.planning.planner import Planner, PlanningConfig
+from point_world import ACTION_DIM, ACTION_MEAN, ACTION_STD, RADIUS, SUPPORT, KnownWorld, PointEnvs, rows
 
 QUICK = PlanningConfig(cem=CEMConfig(num_candidates=100, num_iterations=10, num_elites=10))
 PRIOR = polynomial_prior(3, 1.0)

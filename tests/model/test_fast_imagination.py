@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from alewm.errors import InputError
-from alewm.model.fast_imagination import FastImagination
+from alewm.kernels.rollout import short_attention
 from alewm.model.predictor import PredictorConfig
-from alewm.model.rollout_kernels import short_attention
 from alewm.model.vit import ViTConfig
 from alewm.model.world_model import WorldModelConfig, build_world_model
+from alewm.planning.gpu_search import FastImagination
 
 ENCODER = ViTConfig(image_size=28, patch_size=14, hidden_dim=24, num_blocks=1, num_heads=2, mlp_dim=16)
 PREDICTOR = PredictorConfig(num_blocks=2, num_heads=2, head_dim=8, mlp_dim=32)

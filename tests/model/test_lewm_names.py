@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from alewm.errors import InputError
-from alewm.model.lewm_names import from_lewm, our_name
+from alewm.interop.lewm_format import from_lewm, our_name
 from alewm.model.world_model import WorldModel, WorldModelConfig
 
 

@@ -174,7 +174,7 @@ def test_dropout_decides_for_each_sample_alone():
 
 
 def test_dropout_keeps_the_mean():
-    from alewm.model.adaln import drop
+    from alewm.model.predictor import drop
 
     keep = torch.rand(4000, 6, generator=generator()) < 0.75
     torch.testing.assert_close(drop(torch.ones(4000, 2, 3), keep, 0.25).mean(), torch.tensor(1.0), atol=0.02, rtol=0)

@@ -8,7 +8,6 @@ import torch
 from torch.nn.functional import silu
 
 from alewm.errors import InputError
-from alewm.experiments.presets import preset
 from alewm.model.world_model import build_world_model
 from alewm.planning.cem import CEMConfig, solve
 from alewm.planning.distilled import (
@@ -18,10 +17,11 @@ from alewm.planning.distilled import (
     load_distilled,
     read_dynamics,
 )
-from alewm.planning.inner_loop import SearchSettings, plan_group
 from alewm.planning.noise import candidate_noise
 from alewm.planning.planner import Planner, PlanningConfig
+from alewm.planning.search import SearchSettings, plan_group
 from alewm.training.distill import write_dynamics
+from alewm.training.presets import preset
 
 CEM = CEMConfig(num_candidates=20, num_iterations=3, num_elites=5)
 WEIGHTS = "0123abcd" * 8

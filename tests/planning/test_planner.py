@@ -5,6 +5,15 @@ import dataclasses
 import numpy as np
 import pytest
 import torch
+
+from alewm.capacity.support import CapacitySupport
+from alewm.errors import InputError
+from alewm.model.world_model import build_world_model
+from alewm.planning.cem import CEMConfig
+from alewm.planning.mpc import RecedingHorizon
+from alewm.planning.planner import Planner, PlanningConfig
+from alewm.planning.search import plan_group
+from alewm.training.presets import preset
 from point_world import (
     ACTION_MEAN,
     ACTION_STD,
@@ -16,15 +25,6 @@ from point_world import (
     draw,
     rows,
 )
-
-from alewm.capacity.support import CapacitySupport
-from alewm.errors import InputError
-from alewm.experiments.presets import preset
-from alewm.model.world_model import build_world_model
-from alewm.planning.cem import CEMConfig
-from alewm.planning.inner_loop import plan_group
-from alewm.planning.mpc import RecedingHorizon
-from alewm.planning.planner import Planner, PlanningConfig
 
 QUICK = PlanningConfig(cem=CEMConfig(num_candidates=100, num_iterations=10, num_elites=10))
 

@@ -2,12 +2,11 @@
 
 import pytest
 import torch
-from point_world import RandomWorld, SlicedRandomWorld
 
 from alewm.planning.cem import CEMConfig
-from alewm.planning.inner_loop import SearchSettings, plan_group
-from alewm.planning.objective import compared_width, prefix_distance
-from alewm.planning.rollout import masked_roll_out, sliced_roll_out
+from alewm.planning.rollout import compared_width, masked_roll_out, prefix_distance, sliced_roll_out
+from alewm.planning.search import SearchSettings, plan_group
+from point_world import RandomWorld, SlicedRandomWorld
 
 
 def start_and_candidates(B=3, S=4, H=5, seed=1):

@@ -1,11 +1,10 @@
 import torch
-from point_world import KnownWorld
 
-from alewm.experiments.presets import preset
 from alewm.model.world_model import build_world_model
 from alewm.planning.distilled import DistilledDynamics, DistilledModel, DynamicsConfig
-from alewm.planning.inner_loop import plan_group
-from alewm.planning.search_choice import choose_search
+from alewm.planning.search import choose_search, plan_group
+from alewm.training.presets import preset
+from point_world import KnownWorld
 
 
 def test_the_plain_search_runs_where_there_is_no_gpu_and_says_why():

@@ -15,8 +15,9 @@ from address_sanitizer import FLAGS
 
 from alewm import CapacitySupport
 from alewm.errors import InputError
-from alewm.native import load_library
-from alewm.regularizers.kernels import dispatch, native
+from alewm.kernels import characteristic_function as dispatch
+from alewm.kernels import characteristic_function_c as native
+from alewm.kernels.compiled import load_library
 from alewm.regularizers.mix_sigreg import MixSIGReg, mix_sigreg
 from alewm.regularizers.prefix_sigreg import PrefixSIGReg, prefix_sigreg
 from alewm.regularizers.quadrature import EPPS_PULLEY

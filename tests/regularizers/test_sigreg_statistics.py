@@ -13,12 +13,18 @@ from hypothesis import strategies as st
 from alewm import CapacitySupport, MixSIGReg, SIGReg
 from alewm.capacity.prefix import prefix_masks
 from alewm.capacity.prior import polynomial_prior
+from alewm.kernels.characteristic_function import accumulated_prefix_projections, masked_prefix_projections
 from alewm.regularizers.mix_sigreg import mix_sigreg
-from alewm.regularizers.prefix_projection import accumulated_prefix_projections, masked_prefix_projections
 from alewm.regularizers.prefix_sigreg import PrefixSIGReg, prefix_sigreg
-from alewm.regularizers.quadrature import EPPS_PULLEY, gaussian_cf, prefix_mixture_target
+from alewm.regularizers.quadrature import (
+    EPPS_PULLEY,
+    gaussian_cf,
+    prefix_mixture_target,
+    random_directions,
+    reach_of_directions,
+    within_reach,
+)
 from alewm.regularizers.sigreg import sigreg
-from alewm.regularizers.slices import random_directions, reach_of_directions, within_reach
 
 WIDTH, DEGREE = 8, -1.5
 SUPPORT = CapacitySupport.every(WIDTH)

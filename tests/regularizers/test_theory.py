@@ -17,8 +17,7 @@ from hypothesis import strategies as st
 from alewm import CapacitySupport
 from alewm.capacity.prefix import prefix_masks
 from alewm.capacity.prior import polynomial_prior, survival
-from alewm.regularizers.quadrature import EPPS_PULLEY, prefix_mixture_target
-from alewm.regularizers.slices import random_directions
+from alewm.regularizers.quadrature import EPPS_PULLEY, prefix_mixture_target, random_directions
 
 capacities = st.sets(st.integers(1, 12), min_size=1, max_size=5).map(lambda ks: tuple(sorted(ks)))
 degrees = st.floats(-4, 4)

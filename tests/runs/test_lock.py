@@ -6,9 +6,9 @@ import sys
 import pytest
 
 from alewm.errors import InputError
-from alewm.runs.lock import new_folder, only_writer
+from alewm.runs.folder import new_folder, only_writer
 
-HOLD = "import sys, time; from pathlib import Path; from alewm.runs.lock import only_writer\n"
+HOLD = "import sys, time; from pathlib import Path; from alewm.runs.folder import only_writer\n"
 HOLD += "with only_writer(Path(sys.argv[1])): print('in', flush=True); time.sleep(60)"
 
 

@@ -12,10 +12,9 @@ from safetensors.torch import load_file, save_file
 
 from alewm.config import differences, from_dict, to_dict
 from alewm.errors import InputError
-from alewm.experiments.oscillator.config import OscillatorRun
 from alewm.files import _new_draft, read_json, write_json
-from alewm.runs.folder import RunFolder
-from alewm.runs.tensors import load_tensors, save_tensors
+from alewm.runs.folder import RunFolder, load_tensors, save_tensors
+from alewm_lab.oscillator.study import OscillatorRun
 
 
 def test_the_same_config_continues_and_another_is_refused_with_the_difference(tmp_path):

@@ -5,11 +5,11 @@ import time
 from pathlib import Path
 
 import torch
-from memory_windows import MemoryWindows, Windows, draw_windows, run_config
 
-from alewm.training.ranks import share_of_batch, start_ranks, this_rank
+from alewm.distributed import share_of_batch, start_ranks, this_rank
 from alewm.training.source import RunWindows
 from alewm.training.trainer import Trainer, TrainingResult
+from memory_windows import MemoryWindows, Windows, draw_windows, run_config
 
 
 class SlowWindows(MemoryWindows):

@@ -8,7 +8,6 @@ import shutil
 import numpy as np
 import pytest
 import torch
-from memory_windows import draw_windows, run_config
 from safetensors.torch import load_file, save_file
 
 from alewm.errors import InputError
@@ -23,10 +22,11 @@ from alewm.training.checkpoint import (
     read_description,
     save_checkpoint,
 )
-from alewm.training.losses import Objective
 from alewm.training.noise import RandomStreams
+from alewm.training.objective import Objective
 from alewm.training.optim import build_optimizer
 from alewm.training.step import update
+from memory_windows import draw_windows, run_config
 
 CONFIG = run_config()
 CPU = torch.device("cpu")

@@ -5,13 +5,12 @@ from functools import partial
 
 import pytest
 import torch
-from memory_windows import run_config
 
 from alewm.data.collect import collect
 from alewm.data.loader import LoaderConfig, WindowLoader
 from alewm.data.normalize import ActionStatistics
 from alewm.data.store import EpisodeStore
-from alewm.envs.registration import get_task
+from alewm.envs.registry import get_task
 from alewm.model.vit import ViTConfig
 from alewm.planning.cem import CEMConfig
 from alewm.planning.planner import Planner, PlanningConfig
@@ -19,6 +18,7 @@ from alewm.training.checkpoint import checkpoints_in, load_world_model
 from alewm.training.data import TrainingData
 from alewm.training.source import RunWindows
 from alewm.training.trainer import Trainer
+from memory_windows import run_config
 
 CPU = torch.device("cpu")
 ENCODER = ViTConfig(image_size=28, patch_size=14, hidden_dim=16, num_blocks=2, num_heads=2, mlp_dim=32)

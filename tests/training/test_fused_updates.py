@@ -5,19 +5,18 @@ import dataclasses
 
 import pytest
 import torch
-from memory_windows import MODEL, MemoryWindows, draw_windows, run_config
 
 from alewm.errors import InputError
 from alewm.model.vit import ViTConfig, first_token_after
 from alewm.model.world_model import build_world_model
-from alewm.training.acceleration import choose_acceleration
-from alewm.training.graphed import accelerated
-from alewm.training.losses import Objective
+from alewm.training.acceleration import accelerated, choose_acceleration
 from alewm.training.noise import RandomStreams
+from alewm.training.objective import Objective
 from alewm.training.optim import build_optimizer
 from alewm.training.source import RunWindows
 from alewm.training.step import PlainUpdates
 from alewm.training.trainer import Trainer
+from memory_windows import MODEL, MemoryWindows, draw_windows, run_config
 
 TINY = ViTConfig()
 CPU, GPU = torch.device("cpu"), torch.device("cuda")

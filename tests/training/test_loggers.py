@@ -8,15 +8,15 @@ import textwrap
 import numpy as np
 import pytest
 import torch
-from memory_windows import MemoryWindows, draw_windows, run_config
 
 from alewm.errors import InputError
 from alewm.training.checkpoint import checkpoints_in, load_world_model
 from alewm.training.loggers import Loggers
 from alewm.training.noise import RandomStreams
-from alewm.training.rollout_picture import rollout_picture
 from alewm.training.source import RunWindows
 from alewm.training.trainer import Trainer
+from alewm.training.validation import rollout_picture
+from memory_windows import MemoryWindows, draw_windows, run_config
 
 CPU = torch.device("cpu")
 

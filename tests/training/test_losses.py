@@ -4,20 +4,18 @@ import dataclasses
 
 import pytest
 import torch
-from memory_windows import LEWM, MODEL, MODEL_OF, NESTED, draw_windows
 
-from alewm.capacity.gumbel import gumbel_noise
-from alewm.capacity.lengths import PrefixLengths
-from alewm.capacity.prefix import mask_of_choice, prefix_masks
-from alewm.capacity.prior import capacity_prior
+from alewm.capacity.prefix import gumbel_noise, mask_of_choice, prefix_masks
+from alewm.capacity.prior import PrefixLengths, capacity_prior
 from alewm.capacity.support import CapacitySupport
 from alewm.errors import InputError
 from alewm.model.world_model import build_world_model
 from alewm.regularizers.mix_sigreg import MixSIGReg, mix_sigreg
 from alewm.regularizers.prefix_sigreg import PrefixSIGReg
 from alewm.regularizers.sigreg import SIGReg
-from alewm.training.losses import Objective, ObjectiveConfig
 from alewm.training.noise import RandomStreams, StepNoise
+from alewm.training.objective import Objective, ObjectiveConfig
+from memory_windows import LEWM, MODEL, MODEL_OF, NESTED, draw_windows
 
 WINDOWS = draw_windows(12)
 MASKS = prefix_masks(MODEL.support)

@@ -6,14 +6,14 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from memory_windows import LEWM, MODEL, Windows, draw_windows
 
 from alewm.errors import InputError
 from alewm.model.world_model import build_world_model
-from alewm.training.losses import Objective, ObjectiveConfig
 from alewm.training.noise import RandomStreams
+from alewm.training.objective import Objective, ObjectiveConfig
 from alewm.training.optim import OptimConfig, build_optimizer, learning_rate_factor, set_learning_rate
 from alewm.training.step import update
+from memory_windows import LEWM, MODEL, Windows, draw_windows
 
 CPU = torch.device("cpu")
 

@@ -2,15 +2,14 @@
 
 import pytest
 import torch
-from memory_windows import MODEL, draw_windows
 
-from alewm.capacity.gumbel import gumbel_noise
-from alewm.capacity.prefix import prefix_masks
+from alewm.capacity.prefix import gumbel_noise, prefix_masks
 from alewm.model.world_model import build_world_model
 from alewm.regularizers.mix_sigreg import MixSIGReg
 from alewm.regularizers.sigreg import SIGReg
-from alewm.training.losses import Objective, ObjectiveConfig
 from alewm.training.noise import StepNoise
+from alewm.training.objective import Objective, ObjectiveConfig
+from memory_windows import MODEL, draw_windows
 
 WINDOWS, MASKS = draw_windows(12), prefix_masks(MODEL.support)
 

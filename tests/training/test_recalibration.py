@@ -5,18 +5,18 @@ from pathlib import Path
 
 import pytest
 import torch
-from memory_windows import MODEL, MemoryWindows, draw_windows, run_config
 
 from alewm.config import to_dict
 from alewm.errors import InputError
-from alewm.model.batch_norm import BatchNorm
+from alewm.model.projector import BatchNorm
 from alewm.model.world_model import WorldModel, build_world_model
 from alewm.training.checkpoint import load_world_model
-from alewm.training.losses import Objective
 from alewm.training.noise import RandomStreams
+from alewm.training.objective import Objective
 from alewm.training.recalibration import recalibrate
 from alewm.training.source import RunWindows
 from alewm.training.trainer import Trainer, TrainingResult
+from memory_windows import MODEL, MemoryWindows, draw_windows, run_config
 
 CPU = torch.device("cpu")
 

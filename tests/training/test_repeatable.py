@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from alewm.training.repeatable import repeatable
+from alewm.training.step import repeatable
 
 
 def state():

@@ -14,7 +14,6 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from memory_windows import MODEL_OF, MemoryWindows, Windows, draw_windows, run_config
 
 from alewm.capacity.prior import capacity_prior, survival
 from alewm.errors import InputError
@@ -23,6 +22,7 @@ from alewm.training.diagnostics import masked_variance
 from alewm.training.optim import OptimConfig, learning_rate_factor
 from alewm.training.source import RunWindows
 from alewm.training.trainer import NonFiniteUpdateError, Trainer
+from memory_windows import MODEL_OF, MemoryWindows, Windows, draw_windows, run_config
 
 CPU = torch.device("cpu")
 HERE = Path(__file__).parent
@@ -162,7 +162,7 @@ def test_the_same_seed_gives_the_same_weights_and_another_seed_others(tmp_path):
 
 
 def start(folder: Path, *batches: str) -> subprocess.Popen:
-    paths = os.pathsep.join([str(SOURCE), str(HERE)])
+    paths = os.pathsep.join([str(SOURCE), str(HERE), str(HERE.parent / "helpers")])
     environment = {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1"}
     return subprocess.Popen([sys.executable, str(HERE / "run_squares.py"), str(folder), *batches], env=environment)
 

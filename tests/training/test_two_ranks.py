@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 import torch
-from memory_windows import MODEL_OF, draw_windows, run_config
 from run_squares import train_slowly
 from safetensors.torch import load_file, save_file
 
+from alewm.distributed import leave_ranks, share_of_batch, start_ranks, this_rank
 from alewm.model.world_model import build_world_model
 from alewm.training.checkpoint import checkpoints_in, load_world_model
-from alewm.training.losses import Objective
 from alewm.training.noise import RandomStreams
+from alewm.training.objective import Objective
 from alewm.training.optim import OptimConfig, build_optimizer
-from alewm.training.ranks import leave_ranks, share_of_batch, start_ranks, this_rank
 from alewm.training.step import update
+from memory_windows import MODEL_OF, draw_windows, run_config
 
 HERE = Path(__file__).parent
 SOURCE = HERE.parents[1] / "src"
@@ -56,7 +56,7 @@ def first_update(method: str) -> dict[str, torch.Tensor]:
 
 def launch(script: Path, *arguments: str) -> None:
     """Run a script in two processes, which meet at a port that torchrun holds: one found free may be taken by then."""
-    paths = os.pathsep.join([str(SOURCE), str(HERE)])
+    paths = os.pathsep.join([str(SOURCE), str(HERE), str(HERE.parent / "helpers")])
     environment = {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
     subprocess.run([*torchrun, str(script), *arguments], env=environment, check=True)

@@ -2,15 +2,15 @@
 
 import pytest
 import torch
-from memory_windows import MODEL, MemoryWindows, draw_windows, run_config
 
 from alewm.model.world_model import build_world_model
 from alewm.training.checkpoint import load_world_model
-from alewm.training.losses import Objective
 from alewm.training.noise import RandomStreams
+from alewm.training.objective import Objective
 from alewm.training.source import RunWindows
 from alewm.training.trainer import Trainer
 from alewm.training.validation import validate
+from memory_windows import MODEL, MemoryWindows, draw_windows, run_config
 
 CPU = torch.device("cpu")
 

@@ -56,9 +56,9 @@ class Collect:
     def run(self) -> None:
         """Records what is missing of the file."""
         from alewm.data.codec import Compression
-        from alewm.envs.registration import get_task
-        from alewm.experiments.collection import Demonstrations, collect_task
-        from alewm.experiments.data_statistics import load_or_measure, statistics_table
+        from alewm.envs.collection import Demonstrations, collect_task
+        from alewm.envs.registry import get_task
+        from alewm.evaluation.data_statistics import load_or_measure, statistics_table
 
         task = get_task(self.task)
         chosen = None

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Literal
 
 Scale = Literal["full", "smoke", "large"]
-"""As in `alewm.experiments.demo_scale`, which imports torch."""
+"""As in `alewm.demo`, which imports torch."""
 
 
 @dataclass(frozen=True)
@@ -26,9 +26,9 @@ class Demo:
 
     def run(self) -> None:
         """Does what is missing, and prints the comparison."""
-        from alewm.evaluation.table import success_table
-        from alewm.experiments.demo import run_demo
-        from alewm.reports.report import write_report
+        from alewm.demo import run_demo
+        from alewm.evaluation.evaluate_run import success_table
+        from alewm.report.page import write_report
 
         demo = run_demo(self.out, scale=self.scale, seed=self.seed)
         page = write_report([self.out / name for name in demo.results], self.out / "report")

@@ -66,9 +66,8 @@ class Evaluate:
         from alewm.cli.search import asked_planning
         from alewm.devices import find_device
         from alewm.errors import InputError
-        from alewm.evaluation.run import evaluate_run
+        from alewm.evaluation.evaluate_run import comparison_lines, evaluate_run, success_table
         from alewm.evaluation.settings import EvaluationSettings
-        from alewm.evaluation.table import comparison_lines, success_table
 
         if not self.runs or (self.out is not None and len(self.runs) > 1):
             raise InputError("Name a run folder (and, with --out, only one): alewm evaluate RUN.")
@@ -102,7 +101,7 @@ class Evaluate:
     def _data_sets(self, run: Path) -> tuple[str, ...]:
         """The names of those to evaluate; one that is empty where the run, or the file that was given, decides."""
         from alewm.training.checkpoint import read_description
-        from alewm.training.run import latest_checkpoint
+        from alewm.training.train_run import latest_checkpoint
 
         known = read_description(latest_checkpoint(run)).config.data_sets
         if self.task is not None or self.data is not None or len(known) == 1:

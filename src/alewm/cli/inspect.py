@@ -35,8 +35,7 @@ class Inspect:
             self._describe_file()
 
     def _describe_file(self) -> None:
-        from alewm.data.contact_sheet import write_contact_sheet
-        from alewm.data.inspection import describe_columns, describe_episodes, find_problems
+        from alewm.data.inspection import describe_columns, describe_episodes, find_problems, write_contact_sheet
         from alewm.data.store import EpisodeStore
         from alewm.data.verify import verify_columns, verify_frames
 

@@ -34,7 +34,7 @@ class ImportLeWM:
 
     def run(self) -> None:
         """Makes the run."""
-        from alewm.ecosystem.import_lewm import import_lewm
+        from alewm.interop.lewm import import_lewm
 
         import_lewm(
             self.path,
@@ -66,7 +66,7 @@ class ExportLeWM:
 
     def run(self) -> None:
         """Writes the folder."""
-        from alewm.ecosystem.export_lewm import export_lewm
+        from alewm.interop.lewm import export_lewm
 
         exported = export_lewm(self.source, self.out, capacity=self.capacity, generation=self.names)
         for warning in exported.warnings:

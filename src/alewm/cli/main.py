@@ -4,23 +4,19 @@ import errno
 import os
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import tyro
 
 import alewm
-from alewm.cli.bench import Bench
 from alewm.cli.collect import Collect
 from alewm.cli.convert import Convert
 from alewm.cli.demo import Demo
 from alewm.cli.distill import Distill
 from alewm.cli.evaluate import Evaluate
-from alewm.cli.experiment import Experiment
 from alewm.cli.inspect import Inspect
 from alewm.cli.lewm import ExportLeWM, ImportLeWM
-from alewm.cli.oscillator import Oscillator
 from alewm.cli.probe import Probe
-from alewm.cli.publish import Publish
 from alewm.cli.report import Report
 from alewm.cli.share import Share
 from alewm.cli.sweep import Sweep
@@ -34,50 +30,56 @@ Verb = (
     | Annotated[Evaluate, tyro.conf.subcommand("evaluate")]
     | Annotated[Distill, tyro.conf.subcommand("distill")]
     | Annotated[Probe, tyro.conf.subcommand("probe")]
-    | Annotated[Experiment, tyro.conf.subcommand("experiment")]
     | Annotated[Sweep, tyro.conf.subcommand("sweep")]
     | Annotated[Report, tyro.conf.subcommand("report")]
-    | Annotated[Publish, tyro.conf.subcommand("publish")]
     | Annotated[Share, tyro.conf.subcommand("share")]
     | Annotated[Inspect, tyro.conf.subcommand("inspect")]
     | Annotated[Convert, tyro.conf.subcommand("convert")]
-    | Annotated[Oscillator, tyro.conf.subcommand("oscillator")]
     | Annotated[ImportLeWM, tyro.conf.subcommand("import-lewm")]
     | Annotated[ExportLeWM, tyro.conf.subcommand("export-lewm")]
-    | Annotated[Bench, tyro.conf.subcommand("bench")]
 )
 
-_DESCRIPTION = "Latent world models that learn how much of themselves to use."
+_DESCRIPTION = "World models that choose how many latent dimensions to plan with."
+
+_IN_THE_LAB = ("experiment", "oscillator", "bench", "publish", "results")
 
 
 def main() -> None:
     """The console command."""
+    if sys.argv[1:2] and sys.argv[1] in _IN_THE_LAB:
+        verb = sys.argv[1]
+        sys.exit(_failed("alewm", f"`{verb}` is a command of the repository's lab: alewm-lab {verb} ..."))
+    run_command(Verb, "alewm", _DESCRIPTION)
+
+
+def run_command(verbs: Any, program: str, description: str) -> None:
+    """Parse the command line, run its verb, and turn failures into messages with status 2."""
     if sys.argv[1:] == ["--version"]:
-        print(f"alewm {alewm.__version__}")
+        print(f"{program} {alewm.__version__}")
         return
     try:
-        tyro.cli(Verb, prog="alewm", description=_DESCRIPTION).run()
+        tyro.cli(verbs, prog=program, description=description).run()
         sys.stdout.flush()
     except InputError as error:
-        sys.exit(_failed(str(error)))
+        sys.exit(_failed(program, str(error)))
     except BrokenPipeError:
         # The reader of our output went away (`alewm ... | head`): nothing left to say, and nobody to say it to.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except OSError as error:
-        sys.exit(_failed(_storage_message(error)))
+        sys.exit(_failed(program, _storage_message(error)))
     except MemoryError as error:
-        sys.exit(_failed(_memory_message(error)))
+        sys.exit(_failed(program, _memory_message(error)))
     except RuntimeError as error:
         if type(error).__name__ != "OutOfMemoryError":  # torch's, which is not imported for its name alone
             raise
-        sys.exit(_failed(_memory_message(error)))
+        sys.exit(_failed(program, _memory_message(error)))
     except KeyboardInterrupt:
-        print("\nalewm: interrupted. What was finished is kept; repeat the command to continue.", file=sys.stderr)
+        print(f"\n{program}: interrupted. What was finished is kept; repeat the command to continue.", file=sys.stderr)
         sys.exit(130)
 
 
-def _failed(message: str) -> int:
-    print(f"alewm: {message}", file=sys.stderr)
+def _failed(program: str, message: str) -> int:
+    print(f"{program}: {message}", file=sys.stderr)
     return 2
 
 

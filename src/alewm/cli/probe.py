@@ -13,7 +13,7 @@ class Probe:
     """Read the true state from every prefix of a trained model's latent, by a linear map and by a small network.
 
     Prints R² on held-out episodes for each part of the state that one frame shows. What is near 0 there is not in the
-    latent, and no plan in it can reach for it. Kept in RUN/measurements/probes.json, which `alewm publish` takes along.
+    latent, and no plan in it can reach for it. Kept in RUN/measurements/probes.json, which is published with the run.
     """
 
     runs: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN ...")]
@@ -35,7 +35,7 @@ class Probe:
         """Probes the runs one after the other and prints a table of each."""
         from alewm.devices import find_device
         from alewm.errors import InputError
-        from alewm.experiments.probe_run import probe_run, probe_table
+        from alewm.evaluation.probes import probe_run, probe_table
 
         if not self.runs:
             raise InputError("Name a run folder: alewm probe RUN.")

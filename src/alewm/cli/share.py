@@ -28,8 +28,8 @@ class Share:
     def run(self) -> None:
         """Writes the folder and prints its path."""
         from alewm.devices import find_device
-        from alewm.ecosystem.share import share_run
         from alewm.errors import InputError
+        from alewm.interop.pretrained import share_run
 
         if self.animations < 0:
             raise InputError(f"--animations must not be negative, got {self.animations}.")

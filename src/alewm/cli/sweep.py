@@ -7,18 +7,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from alewm.cli.assignments import assigned_values
+from alewm.cli.flags import assigned_values
+from alewm.config import check_seeds
 from alewm.errors import InputError
-from alewm.ranges import check_seeds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from alewm.evaluation.settings import EvaluationSettings
-    from alewm.experiments.framework.executor import Executor
-    from alewm.experiments.framework.library import Library
-    from alewm.experiments.framework.share import Share
-    from alewm.experiments.sweep.grid import Sweep as Grid
+    from alewm.sweeps.grid import Sweep as Grid
+    from alewm.sweeps.jobs import Executor, Share
+    from alewm.sweeps.library import Library
 
 
 @dataclass(frozen=True)
@@ -73,13 +72,13 @@ class Sweep:
     dry_run: bool = False
     """Print every command, the number of trials and an estimate of hours, and stop."""
     updates_per_second: float | None = None
-    """For the estimate of a dry run, where no finished run tells: as `alewm bench train-step` measures it, and for
+    """For the estimate of a dry run, where no finished run tells: as `alewm-lab bench train-step` measures it, and for
     tiny presets updates of `two-room-tiny`. If not given, what was measured on an NVIDIA H200, or an AMD EPYC core."""
 
     def run(self) -> None:
         """Runs what is missing, writes the tables and prints them; trials that failed make it end with status 1."""
-        from alewm.experiments.framework.library import Library
-        from alewm.experiments.sweep.execution import folder_name, run_sweep
+        from alewm.sweeps.library import Library
+        from alewm.sweeps.outcome import folder_name, run_sweep
 
         share, settings, sweep = self._share(), self._settings(), self._sweep()
         library = Library(self.runs, self.data)
@@ -112,9 +111,8 @@ class Sweep:
             sys.exit(1)
 
     def _sweep(self) -> "Grid":
-        from alewm.experiments.presets import SEEDS
-        from alewm.experiments.sweep.fields import SEED
-        from alewm.experiments.sweep.grid import paper_sweep, preset_sweep
+        from alewm.sweeps.grid import SEED, paper_sweep, preset_sweep
+        from alewm.training.presets import SEEDS
 
         seeds = self.seeds or SEEDS
         check_seeds(seeds)
@@ -136,7 +134,7 @@ class Sweep:
         return EvaluationSettings("validation", self.episodes, planning=PlanningConfig(cem=cem))
 
     def _share(self) -> "Share":
-        from alewm.experiments.framework.share import Share
+        from alewm.sweeps.jobs import Share
 
         if self.retries < 0:
             raise InputError(f"--retries is a number of 0 or more, got {self.retries}.")
@@ -149,10 +147,9 @@ class Sweep:
         return Share(self.cpus_per_trial, self.gpus_per_trial, self.ranks_per_trial)
 
     def _planned(self, sweep: "Grid", library: "Library", settings: "EvaluationSettings | None") -> "Iterator[str]":
-        from alewm.experiments.framework.cost import evaluation_cost
-        from alewm.experiments.framework.experiment import Stage
-        from alewm.experiments.framework.plan import hours_of, planned_work
-        from alewm.experiments.framework.work import Evaluation, Training
+        from alewm.sweeps.estimate import evaluation_cost, hours_of, planned_work
+        from alewm.sweeps.results import Stage
+        from alewm.sweeps.work import Evaluation, Training
 
         trainings = [Training(run, self.ranks_per_trial) for run in sweep.runs]
         evaluations = [Evaluation(run, settings) for run in sweep.runs] if settings is not None else []
@@ -164,9 +161,9 @@ class Sweep:
     def _executor(self, share: "Share") -> "Executor":
         if self.jobs is not None:
             from alewm.devices import find_device
-            from alewm.experiments.framework.local_processes import LocalProcesses
+            from alewm.sweeps.local_processes import LocalProcesses
 
             return LocalProcesses.sharing(self.jobs, find_device(share.device(self.device)), share)
-        from alewm.experiments.framework.ray_cluster import RayCluster
+        from alewm.sweeps.ray_cluster import RayCluster
 
         return RayCluster(self.address, self.device, share)

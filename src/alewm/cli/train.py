@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from alewm.cli.assignments import assigned
+from alewm.cli.flags import assigned
 from alewm.config import overridden
 from alewm.errors import InputError
 
@@ -69,7 +69,7 @@ class Train:
 
     def run(self) -> None:
         """Trains what is left of the run."""
-        from alewm.experiments.presets import preset, preset_names
+        from alewm.training.presets import preset, preset_names
 
         if self.list:
             print("\n".join(preset_names()))
@@ -83,8 +83,8 @@ class Train:
             raise InputError(f"--data FILE is needed: the episodes of {config.task!r} to learn from.")
 
         from alewm.devices import find_device
-        from alewm.training.ranks import launched_rank
-        from alewm.training.run import train_run
+        from alewm.distributed import launched_rank
+        from alewm.training.train_run import train_run
 
         out = self.out or Path("runs") / f"{self.preset}-{config.training.seed}"
         device = find_device(self.device)

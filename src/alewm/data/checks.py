@@ -1,10 +1,14 @@
-"""What a data file must satisfy before anyone trains on it; each failure names the file, the column and the row."""
+"""What a data file must satisfy before anyone trains on it; each failure names the file, the column and the row.
+
+What a data file says of itself at a glance, before it is opened whole.
+"""
 
 import contextlib
 import importlib
 import json
 import zlib
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -184,3 +188,21 @@ def check_codec(path: Path, name: str, column: h5py.Dataset) -> None:
 def first_line(error: BaseException) -> str:
     """The first line of what `error` says, for a message that goes on."""
     return str(error).strip().splitlines()[0].rstrip(".") if str(error).strip() else type(error).__name__
+
+
+@dataclass(frozen=True)
+class Label:
+    """Whose episodes they are."""
+
+    task: str | None
+    """The task, where the collector recorded it; files from elsewhere do not say."""
+    action_dim: int
+    """Numbers in one action."""
+
+
+def read_label(path: Path) -> Label:
+    """The label of the file at `path`; one that is no data file is refused."""
+    with open_file(path) as file:
+        action = find_columns(path, file)[schema.ACTION]
+        attributes, _ = read_texts(path, file)
+        return Label(attributes.get("task"), int(action.shape[1]))

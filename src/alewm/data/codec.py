@@ -1,12 +1,12 @@
 """Lossless frame compression, each frame on its own: what the writer does (reading is `alewm.data.decoders`).
 
-`gzip` is the filter every HDF5 build has. Two encoders make its streams. Ours, in C (`native/deflate.c`), is for drawn
-pictures: on those of Two-Room and Push-T it is about ten times as fast as zlib at level 6, at about its size. zlib,
-always Python's own, is for pictures with texture, and for machines without a C compiler. What is installed beside them
-never changes a file. `zstd` makes Two-Room files a quarter smaller but takes longer to write; it needs the packages of
-the extra `zstd`, and its bytes are those of one version of that library, which a continued file must match. One frame
-per chunk: runs of frames compress better, but a window takes four frames, five rows apart, and would decode the runs
-they lie in.
+`gzip` is the filter every HDF5 build has. Two encoders make its streams. Ours, in C (`alewm.kernels.deflate`), is for
+drawn pictures: on those of Two-Room and Push-T it is about ten times as fast as zlib at level 6, at about its size.
+zlib, always Python's own, is for pictures with texture, and for machines without a C compiler. What is installed beside
+them never changes a file. `zstd` makes Two-Room files a quarter smaller but takes longer to write; it needs the
+packages of the extra `zstd`, and its bytes are those of one version of that library, which a continued file must match.
+One frame per chunk: runs of frames compress better, but a window takes four frames, five rows apart, and would decode
+the runs they lie in.
 """
 
 import importlib
@@ -18,9 +18,9 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from alewm.data import native_deflate
 from alewm.errors import InputError, unknown_name
-from alewm.native import NativeUnavailableError
+from alewm.kernels import deflate
+from alewm.kernels.compiled import NativeUnavailableError
 
 Filter = Literal["gzip", "zstd"]
 Encoder = Literal["alewm", "zlib"]
@@ -77,13 +77,13 @@ class Compression:
     def encoder_in_words(self) -> str:
         """Who makes the streams, as stored in files."""
         if self.uses_own_encoder:
-            return f"alewm {native_deflate.VERSION}"
+            return f"alewm {deflate.VERSION}"
         return f"{'zlib' if self.filter == 'gzip' else 'zstd'} level {self.used_level}"
 
     def compress_frames(self, frames: np.ndarray) -> tuple[bytes, np.ndarray]:
         """The streams of `frames`, uint8 `[n, Y, X, 3]`, one after the other, and the size of each, int64 `[n]`."""
         if self.uses_own_encoder:
-            return native_deflate.deflate(frames)
+            return deflate.deflate(frames)
         streams = [self.compress(np.ascontiguousarray(frame).data) for frame in frames]
         return b"".join(streams), np.array([len(stream) for stream in streams], dtype=np.int64)
 
@@ -126,7 +126,7 @@ class Compression:
 def why_not_in_c() -> str | None:
     """Why our own encoder does not work here; None if it does."""
     try:
-        native_deflate.library()
+        deflate.deflate_library()
     except NativeUnavailableError as error:
         return str(error)
     return None

@@ -14,9 +14,9 @@ from typing import Any, Protocol, runtime_checkable
 import h5py
 import numpy as np
 
-from alewm.data import native_inflate
 from alewm.data.codec import ZSTD_FILTER
-from alewm.native import NativeUnavailableError
+from alewm.kernels import deflate
+from alewm.kernels.compiled import NativeUnavailableError
 
 BLOSC_FILTER = 32001
 """The number under which HDF5 knows Blosc."""
@@ -115,7 +115,7 @@ class NativeInflate:
     decodes_parts = False
 
     def __init__(self) -> None:
-        native_inflate.library()
+        deflate.inflate_library()
 
     def decode(self, stored: memoryview, chunk_bytes: int, start: int, out: np.ndarray) -> None:
         """Inflate the whole chunk."""
@@ -126,7 +126,7 @@ class NativeInflate:
         self, file: np.ndarray, offsets: np.ndarray, sizes: np.ndarray, out: np.ndarray, *, verify: bool
     ) -> None:
         """Inflate whole chunks."""
-        damage = native_inflate.inflate(file, offsets, sizes, out, verify=verify)
+        damage = deflate.inflate(file, offsets, sizes, out, verify=verify)
         if damage is not None:
             raise DamagedError(damage.problem, damage.index)
 

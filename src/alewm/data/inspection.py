@@ -1,17 +1,121 @@
-"""What a data file holds, and what may be wrong with it, in words."""
+"""Frames of a few episodes on one picture: what a file shows, at a glance.
 
+Figures that every data file has: how many rows, how long episodes are, and what the actions are like.
+
+What a data file holds, and what may be wrong with it, in words.
+"""
+
+import io
+from collections.abc import Mapping
 from pathlib import Path
 
 import h5py
 import numpy as np
+from PIL import Image
 
 from alewm.data import schema
 from alewm.data.checks import open_file
-from alewm.data.families import find_families
-from alewm.data.splits import MIN_HELD_OUT_LENGTH
-from alewm.data.statistics import FileStatistics
+from alewm.data.splits import MIN_HELD_OUT_LENGTH, find_families
 from alewm.data.store import EpisodeStore
 from alewm.data.windows import WindowShape
+from alewm.files import write_bytes
+
+NUM_EPISODES = 6
+NUM_FRAMES = 8
+_TILE, _GAP = 96, 4
+_PAPER = (51, 65, 85)  # a colour that few frames have at their edges
+
+
+def contact_sheet(store: EpisodeStore, num_episodes: int = NUM_EPISODES, num_frames: int = NUM_FRAMES) -> Image.Image:
+    """One row per episode, spread over the file; its frames from the first to the last, spread over the episode."""
+    episodes = _spread(store.num_episodes, num_episodes)
+    height, width, _ = store.frame_shape
+    scale = _TILE / max(height, width)
+    size = max(1, round(width * scale)), max(1, round(height * scale))
+    drawn = [store.drawn_rows([int(episode)]) for episode in episodes]
+    columns = min(num_frames, max(map(len, drawn)))
+    sheet = Image.new("RGB", (columns * (size[0] + _GAP) - _GAP, len(episodes) * (size[1] + _GAP) - _GAP), _PAPER)
+    for y, rows in enumerate(drawn):
+        for x, frame in enumerate(store.frames(rows[_spread(len(rows), columns)])):
+            # Small frames are enlarged as they are, so that their pixels can be seen.
+            way = Image.Resampling.NEAREST if scale > 1 else Image.Resampling.BOX
+            sheet.paste(Image.fromarray(frame).resize(size, way), (x * (size[0] + _GAP), y * (size[1] + _GAP)))
+    return sheet
+
+
+def write_contact_sheet(store: EpisodeStore, path: Path) -> Path:
+    """`path`, after the sheet was written there as PNG in one step."""
+    picture = io.BytesIO()
+    contact_sheet(store).save(picture, "png")
+    write_bytes(path, picture.getvalue())
+    return path
+
+
+def _spread(count: int, wanted: int) -> np.ndarray:
+    """At most `wanted` numbers from 0 to `count` - 1, the first and the last among them, evenly apart."""
+    return np.unique(np.linspace(0, count - 1, min(count, wanted)).round().astype(np.int64))
+
+
+Figure = int | float | list[float]
+"""One statistic: a number, or one per action dimension."""
+
+
+class FileStatistics:
+    """Figures of one data file, gathered episode by episode in float64."""
+
+    def __init__(self) -> None:
+        self._lengths: list[int] = []
+        self._actions: list[np.ndarray] = []
+        self._is_followed: list[np.ndarray] = []
+
+    def update(self, episode: Mapping[str, np.ndarray]) -> None:
+        """Take in the `action` column `[T, A]` of one episode; actions with a NaN do not count."""
+        actions = np.asarray(episode[schema.ACTION])
+        self._lengths.append(len(actions))
+        taken = ~np.isnan(actions).any(axis=1)
+        self._actions.append(actions[taken])
+        # Whether the next action taken is the next one in time: not across a NaN, nor across episodes.
+        self._is_followed.append(np.append(taken[1:], False)[taken])
+
+    def result(self) -> dict[str, Figure]:
+        """`episodes`, `rows`, `length_*`; per dimension `action_*`; shares of components and rows at the bounds.
+
+        `action_saturated_share` is the share of components at or beyond ±1, `action_outside_share` that of rows with a
+        component strictly beyond; `action_autocorrelation` relates an action to the next of its episode.
+        """
+        lengths = np.array(self._lengths)
+        figures: dict[str, Figure] = {
+            "episodes": len(lengths),
+            "rows": int(lengths.sum()),
+            "length_mean": float(lengths.mean()),
+            "length_min": int(lengths.min()),
+            "length_max": int(lengths.max()),
+        }
+        actions = np.concatenate(self._actions).astype(np.float64)
+        if len(actions) == 0:
+            return figures
+        first = np.flatnonzero(np.concatenate(self._is_followed))
+        size = np.abs(actions)
+        return figures | {
+            "action_mean": actions.mean(axis=0).tolist(),
+            "action_std": actions.std(axis=0).tolist(),
+            "action_min": actions.min(axis=0).tolist(),
+            "action_max": actions.max(axis=0).tolist(),
+            "action_saturated_share": float((size >= 1).mean()),
+            "action_outside_share": float((size > 1).any(axis=1).mean()),
+            "action_autocorrelation": _correlation(actions[first], actions[first + 1]).tolist(),
+        }
+
+
+def _correlation(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """Pearson's correlation of each column; 0 where one of them never moves."""
+    if len(left) == 0:
+        return np.zeros(left.shape[1])
+    left, right = left - left.mean(axis=0), right - right.mean(axis=0)
+    scale = np.sqrt((left**2).mean(axis=0) * (right**2).mean(axis=0))
+    correlation: np.ndarray = (left * right).mean(axis=0) / np.where(scale > 0, scale, 1.0)
+    return correlation
+
 
 _NUM_LOOKED_AT = 64
 """Pairs of neighbouring frames that are compared."""

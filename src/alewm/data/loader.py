@@ -1,4 +1,7 @@
-"""Training windows in batches: the same for a seed whatever the number of threads, processes or interruptions."""
+"""Batch memory that is used again: fresh pages cost as much as decoding into them.
+
+Training windows in batches: the same for a seed whatever the number of threads, processes or interruptions.
+"""
 
 from collections import deque
 from collections.abc import Generator, Iterator, Sequence
@@ -11,15 +14,54 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from alewm.data.buffers import Buffer, BufferPool
+from alewm.config import Count, CountOrZero, check_ranges
 from alewm.data.frames import DECODED_LIMIT_BYTES, open_frames
 from alewm.data.normalize import ActionStatistics
 from alewm.data.store import EpisodeStore
 from alewm.data.windows import WindowShape
 from alewm.errors import InputError
-from alewm.ranges import Count, CountOrZero, check_ranges
 from alewm.shapes import Float, Tensor, UInt8
 from alewm.workers import num_available_cores
+
+
+@dataclass
+class Buffer:
+    """Memory for the frames of one batch."""
+
+    pixels: Tensor
+    copied: torch.cuda.Event | None = None
+    """Passes once the device has read the frames; until then they must not be overwritten."""
+
+
+class BufferPool:
+    """Buffers of one shape, handed out and taken back."""
+
+    def __init__(self, shape: tuple[int, ...], pin_memory: bool) -> None:
+        self._shape = shape
+        self._pin_memory = pin_memory
+        self._free: deque[Buffer] = deque()
+
+    def take(self) -> Buffer:
+        """A buffer nobody uses: the one given back longest ago, else a new one."""
+        if not self._free:
+            return Buffer(torch.empty(self._shape, dtype=torch.uint8, pin_memory=self._pin_memory))
+        buffer = self._free.popleft()
+        if buffer.copied is not None:
+            buffer.copied.synchronize()
+            buffer.copied = None
+        return buffer
+
+    def give_back(self, buffer: Buffer) -> None:
+        """Take `buffer` back; whoever held it is done with it."""
+        self._free.append(buffer)
+
+    def give_back_after_copy(self, buffer: Buffer, device: torch.device) -> None:
+        """Take `buffer` back once the copy to `device` that was just enqueued is done."""
+        if self._pin_memory and device.type == "cuda":
+            buffer.copied = torch.cuda.Event()  # type: ignore[no-untyped-call]
+            buffer.copied.record(torch.cuda.current_stream(device))
+        self._free.append(buffer)
+
 
 _FRAMES_PER_TASK = 16
 """About a millisecond of decoding, where the threads have enough to do."""

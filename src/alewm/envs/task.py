@@ -1,21 +1,103 @@
-"""What collection and evaluation need to know of an environment."""
+"""What a task's data are like, beyond what every data file has in common (`alewm.data.inspection`).
+
+What one frame shows of a task's true state.
+
+What collection and evaluation need to know of an environment.
+"""
 
 import importlib
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol, cast, runtime_checkable
+from typing import Any, ClassVar, Protocol, cast, runtime_checkable
 
 import numpy as np
 import torch
 
 from alewm.envs.contract import GoalEnv, VectorGoalEnv
 from alewm.envs.resampling import checked_image_size
-from alewm.envs.statistics import TaskStatistics
-from alewm.envs.visible import Visible
 from alewm.errors import InputError, unknown_name
+from alewm.shapes import Float
+
+GOAL_OFFSET = 25
+"""Environment steps from a start to its goal, as evaluation pairs have them (`alewm.data.pairs`)."""
+
+Figure = int | float | str | Sequence[float]
+"""One statistic: a number, one per dimension, or words where a published source has no number."""
+
+
+@runtime_checkable
+class TaskStatistics(Protocol):
+    """Figures of one data file, gathered episode by episode.
+
+    `alewm.evaluation.data_statistics` shows every episode of a file to `update`, asks for `result` once, and prints
+    the figures beside those of the published file.
+    """
+
+    PUBLISHED: ClassVar[Mapping[str, Figure]]
+    """What is known of the task's published file, under the names of `result` or of `alewm.data.inspection`.
+
+    A figure that was not measured on the file itself is written as words that say so.
+    """
+
+    @abstractmethod
+    def update(self, episode: Mapping[str, np.ndarray]) -> None:
+        """Take in one episode: its recorded columns `[T, ...]`, without pixels; the last action may be NaN.
+
+        A file from elsewhere may lack a column, which is then a `KeyError`.
+        """
+
+    @abstractmethod
+    def result(self) -> dict[str, Figure]:
+        """The figures of all episodes seen, by names that say what they are and in what unit."""
+
+
+@dataclass(frozen=True)
+class Visible:
+    """A number of the true state that can be read off a single frame."""
+
+    column: str
+    """The column of a data file that has it."""
+    index: int = 0
+    """Its place within a row of that column."""
+    alike_per_turn: int = 0
+    """0 for a length; of an angle, how many times what it turns looks the same in a full turn. It is read as sine and
+    cosine of that multiple, which have no jump and no two values for one picture."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What its readings are called."""
+        label = f"{self.column}[{self.index}]"
+        if not self.alike_per_turn:
+            return (label,)
+        multiple = "" if self.alike_per_turn == 1 else f"{self.alike_per_turn} "
+        return f"cos {multiple}{label}", f"sin {multiple}{label}"
+
+    def read(self, column: np.ndarray) -> tuple[Float[np.ndarray, " rows"], ...]:
+        """Its readings, one per name, from the rows of its column."""
+        values = np.asarray(column, dtype=np.float64).reshape(len(column), -1)[:, self.index]
+        if not self.alike_per_turn:
+            return (values,)
+        turned = self.alike_per_turn * values
+        return np.cos(turned), np.sin(turned)
+
+
+def all_of(column: str, indices: Iterable[int], alike_per_turn: int = 0) -> tuple[Visible, ...]:
+    """The numbers at `indices` of one column."""
+    return tuple(Visible(column, index, alike_per_turn) for index in indices)
+
+
+def readings(visible: Iterable[Visible], columns: Mapping[str, np.ndarray]) -> dict[str, Float[np.ndarray, " rows"]]:
+    """All readings by name."""
+    return {
+        name: values
+        for each in visible
+        for name, values in zip(each.names, each.read(columns[each.column]), strict=True)
+    }
+
 
 _APART = ("dm_control", "ogbench")
 """What the extra `mujoco` does not bring on Python 3.13 (docs/install.md)."""

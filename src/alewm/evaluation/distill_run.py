@@ -15,7 +15,7 @@ import torch
 
 from alewm.config import differences, to_dict
 from alewm.errors import InputError
-from alewm.evaluation.own_data import open_own_data, own_data_path
+from alewm.evaluation.held_out import open_own_data, own_data_path
 from alewm.model.world_model import WorldModel
 from alewm.planning.distilled import (
     DISTILLED,
@@ -26,7 +26,7 @@ from alewm.planning.distilled import (
     read_dynamics_description,
 )
 from alewm.progress import Progress
-from alewm.runs.lock import only_writer
+from alewm.runs.folder import only_writer
 from alewm.runs.provenance import provenance
 from alewm.training.checkpoint import load_world_model, weights_sha256
 from alewm.training.data_sets import data_set_of
@@ -38,7 +38,7 @@ from alewm.training.distill import (
     open_loop_errors,
     write_dynamics,
 )
-from alewm.training.run import latest_checkpoint
+from alewm.training.train_run import latest_checkpoint
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,10 @@ import torch
 
 from alewm.config import to_dict
 from alewm.errors import InputError
-from alewm.evaluation.capacity_use import capacity_use
 from alewm.evaluation.closed_loop import ClosedLoop, GoalEnvs, GoalPairs, run_closed_loop
 from alewm.evaluation.floors import DoNothing, Replay, UniformRandom, Unseen
 from alewm.evaluation.records import EpisodeRecord, summarise
+from alewm.evaluation.statistics import capacity_use
 from alewm.planning.mpc import RecedingHorizon
 from alewm.planning.planner import Planner
 from alewm.shapes import Float, Tensor

@@ -9,8 +9,7 @@ import torch
 import torch.nn.functional as F
 
 from alewm.errors import InputError
-from alewm.model.adaln import AdaLNBlock, Memory
-from alewm.model.predictor import Predictor
+from alewm.model.predictor import AdaLNBlock, Memory, Predictor
 from alewm.model.projector import Projector
 from alewm.shapes import Float, Tensor
 

@@ -8,20 +8,17 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
-from alewm.capacity.lengths import PrefixLengths
-from alewm.capacity.prior import PriorName, log_capacity_prior
+from alewm.capacity.prior import PrefixLengths, PriorName, log_capacity_prior
 from alewm.capacity.selector import CapacitySelector
 from alewm.capacity.support import CapacitySupport
-from alewm.config import ADDED_LATER
+from alewm.config import ADDED_LATER, Count, CountOrZero, Finite, check_ranges
+from alewm.devices import at_least_float32
 from alewm.errors import InputError
-from alewm.model.action_encoder import ActionEncoder
 from alewm.model.imagination import imagine
 from alewm.model.pixels import PixelNormaliser
-from alewm.model.predictor import Predictor, PredictorConfig
+from alewm.model.predictor import ActionEncoder, Predictor, PredictorConfig
 from alewm.model.projector import Projector
 from alewm.model.vit import ViT, ViTConfig
-from alewm.precision import at_least_float32
-from alewm.ranges import Count, CountOrZero, Finite, check_ranges
 from alewm.shapes import Bool, Float, Tensor
 
 ROWS_IN_CACHE = 1200

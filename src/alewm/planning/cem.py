@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import torch
 
+from alewm.config import Count, Positive, check_ranges
 from alewm.errors import InputError
-from alewm.ranges import Count, Positive, check_ranges
 from alewm.shapes import Float, Tensor
 
 Score = Callable[[Tensor], Tensor]

@@ -31,11 +31,10 @@ from torch import nn
 from torch.nn import functional
 
 from alewm.capacity.support import CapacitySupport
-from alewm.config import from_dict
+from alewm.config import Count, check_ranges, from_dict
 from alewm.errors import InputError
 from alewm.files import read_object
 from alewm.model.world_model import Encoding, WorldModel
-from alewm.ranges import Count, check_ranges
 from alewm.shapes import Float, Tensor
 
 FORMAT = 1

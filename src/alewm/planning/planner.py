@@ -15,16 +15,14 @@ import numpy as np
 import torch
 from torch import nn
 
+from alewm.config import AT_LEAST_1, Count, CountOrZero, check_ranges
 from alewm.errors import InputError
 from alewm.model.world_model import WorldModel
 from alewm.planning.capacity_rule import parse_capacity_rule
 from alewm.planning.cem import CEMConfig
-from alewm.planning.inner_loop import InnerLoop, SearchSettings, plan_group
-from alewm.planning.model_protocol import PlanningModel
 from alewm.planning.noise import StreamKey, candidate_noise
-from alewm.planning.objective import GoalCost
-from alewm.planning.rollout import CONTEXT
-from alewm.ranges import AT_LEAST_1, Count, CountOrZero, check_ranges
+from alewm.planning.rollout import CONTEXT, GoalCost, PlanningModel
+from alewm.planning.search import InnerLoop, SearchSettings, plan_group
 from alewm.shapes import Float, Tensor, UInt8
 
 Numbers = Sequence[int | float] | np.ndarray | Tensor

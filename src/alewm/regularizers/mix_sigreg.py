@@ -4,16 +4,21 @@ from typing import Literal
 
 import torch
 
-from alewm.capacity.lengths import PrefixLengths
-from alewm.capacity.prior import PriorName, capacity_prior
+from alewm.capacity.prior import PrefixLengths, PriorName, capacity_prior
 from alewm.capacity.support import CapacitySupport
-from alewm.precision import at_least_float32, full_precision
-from alewm.regularizers.epps_pulley import discrepancy, global_mean_cf, global_num_samples
+from alewm.devices import at_least_float32, full_precision
+from alewm.kernels.characteristic_function import PathName
 from alewm.regularizers.inputs import check_distribution, check_latents, check_like, check_rows
-from alewm.regularizers.kernels.dispatch import PathName
-from alewm.regularizers.quadrature import EPPS_PULLEY, Quadrature, gaussian_cf, prefix_mixture_target
-from alewm.regularizers.sliced import SlicedRegularizer, along_samples
-from alewm.regularizers.slices import Directions, reach_of_directions, within_reach
+from alewm.regularizers.quadrature import (
+    EPPS_PULLEY,
+    Directions,
+    Quadrature,
+    gaussian_cf,
+    prefix_mixture_target,
+    reach_of_directions,
+    within_reach,
+)
+from alewm.regularizers.sliced import SlicedRegularizer, along_samples, discrepancy, global_mean_cf, global_num_samples
 from alewm.shapes import Float, Tensor
 
 Target = Literal["mixture", "gaussian"]

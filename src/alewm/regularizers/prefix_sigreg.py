@@ -10,14 +10,12 @@ import torch
 
 from alewm.capacity.prefix import prefix_masks
 from alewm.capacity.support import CapacitySupport
+from alewm.devices import at_least_float32, full_precision
 from alewm.distributed import mean_across_ranks, num_ranks
-from alewm.precision import at_least_float32, full_precision
-from alewm.regularizers.epps_pulley import discrepancy, global_mean_cf, global_num_samples
+from alewm.kernels.characteristic_function import PathName
 from alewm.regularizers.inputs import check_distribution, check_operands, check_rows
-from alewm.regularizers.kernels.dispatch import PathName
-from alewm.regularizers.quadrature import EPPS_PULLEY, Quadrature, gaussian_cf
-from alewm.regularizers.sliced import SlicedRegularizer, along_samples
-from alewm.regularizers.slices import within_reach
+from alewm.regularizers.quadrature import EPPS_PULLEY, Quadrature, gaussian_cf, within_reach
+from alewm.regularizers.sliced import SlicedRegularizer, along_samples, discrepancy, global_mean_cf, global_num_samples
 from alewm.shapes import Float, Tensor
 
 

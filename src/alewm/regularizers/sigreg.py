@@ -3,12 +3,11 @@
 import torch
 
 from alewm.capacity.support import CapacitySupport
-from alewm.precision import at_least_float32, full_precision
-from alewm.regularizers.epps_pulley import discrepancy, global_mean_cf, global_num_samples
+from alewm.devices import at_least_float32, full_precision
+from alewm.kernels.characteristic_function import PathName
 from alewm.regularizers.inputs import check_latents
-from alewm.regularizers.kernels.dispatch import PathName
 from alewm.regularizers.quadrature import EPPS_PULLEY, Quadrature, gaussian_cf
-from alewm.regularizers.sliced import SlicedRegularizer
+from alewm.regularizers.sliced import SlicedRegularizer, discrepancy, global_mean_cf, global_num_samples
 from alewm.shapes import Float, Tensor
 
 

@@ -1,17 +1,174 @@
-"""The run folder: `config.json`, `provenance.json`, `metrics.jsonl`, `checkpoints/`, `result.json`.
+"""Tensors on disk: safetensors only, so that loading a file never runs code, with a digest of what they hold.
+
+One writer per folder: two processes that train into one would mix their checkpoints.
+
+The measurements of a run, line by line, as a run that was killed may have left them.
+
+The run folder: `config.json`, `provenance.json`, `metrics.jsonl`, `checkpoints/`, `result.json`.
 
 Repeating a command with the same config continues in its folder; a different config is refused with the difference,
 and nothing in the folder is touched.
 """
 
-from collections.abc import Mapping
+import hashlib
+import json
+import math
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+
 from alewm.config import differences
 from alewm.errors import InputError
-from alewm.files import append_json_line, read_if_there, read_json, write_json
+from alewm.files import (
+    append_json_line,
+    check_new_folder,
+    flush_folder,
+    is_still_at,
+    read_if_there,
+    read_json,
+    try_lock,
+    write_bytes,
+    write_json,
+)
 from alewm.runs.provenance import provenance
+from alewm.shapes import Tensor
+
+_DIGEST = "sha256"
+
+
+def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> None:
+    """Writes named tensors in one step, with `metadata` and their digest in the file's header."""
+    entries = {**(metadata or {}), _DIGEST: _digest(tensors, metadata or {})}
+    write_bytes(path, _with_metadata(save(dict(tensors)), entries))
+
+
+def load_tensors(path: Path, remedy: str) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """The tensors and metadata of `path`; damage is refused with `remedy`. Files without a digest are trusted."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            metadata = dict(file.metadata() or {})
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (no mapping)
+    except (SafetensorError, OSError) as error:
+        raise InputError(f"{path} is damaged ({error}); {remedy}") from error
+    expected = metadata.pop(_DIGEST, None)
+    if expected is not None and _digest(tensors, metadata) != expected:
+        raise InputError(f"{path} is damaged (its tensors differ from the SHA-256 in its header); {remedy}")
+    return tensors, metadata
+
+
+def _with_metadata(content: bytes, metadata: Mapping[str, str]) -> bytes:
+    """The bytes of a safetensors file with `metadata` in its header, in one order: the library's own varies."""
+    end = 8 + int.from_bytes(content[:8], "little")
+    header = json.dumps(
+        {"__metadata__": dict(sorted(metadata.items())), **json.loads(content[8:end])}, separators=(",", ":")
+    ).encode()
+    header += b" " * (-len(header) % 8)
+    return len(header).to_bytes(8, "little") + header + content[end:]
+
+
+def _digest(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> str:
+    digest = hashlib.sha256(repr(sorted(metadata.items())).encode())
+    for name in sorted(tensors):
+        tensor = tensors[name].detach().cpu().contiguous()
+        digest.update(f"{name} {tensor.dtype} {list(tensor.shape)};".encode())
+        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
+
+
+_LOCK = ".lock"
+
+
+@contextmanager
+def only_writer(folder: Path) -> Iterator[None]:
+    """The block is refused while another process is in one for the same folder.
+
+    The operating system holds the lock and drops it when its process ends, however that happens, so that nothing is
+    left to clean up after a kill. Where locks of this kind do not exist (Windows), nothing is checked.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / _LOCK
+    # Never through a link: the lock of a folder that came from others is not to touch another file.
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o666)
+    try:
+        if try_lock(descriptor) is False or not is_still_at(path, descriptor):
+            raise InputError(
+                f"Another process is writing to {folder}. Wait until it has finished, or give another folder."
+            )
+        yield
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def new_folder(out: Path) -> Iterator[Path]:
+    """A folder to fill, which becomes `out` when the block ends; a folder in use is refused.
+
+    Until then it is hidden beside `out`, so that a kill leaves nothing under that name. The next call removes what was
+    left there, unless its process still lives.
+    """
+    check_new_folder(out)
+    out = out.absolute()
+    partial = out.with_name(f".{out.name}.partial")
+    with only_writer(partial):
+        _empty(partial)
+        try:
+            yield partial
+            for path in (path for path in partial.rglob("*") if path.is_file()):
+                with path.open("rb+") as file:
+                    os.fsync(file.fileno())
+        except BaseException:
+            shutil.rmtree(partial, ignore_errors=True)
+            raise
+        (partial / _LOCK).unlink()
+        if out.exists():
+            out.rmdir()  # empty, as was checked
+        partial.replace(out)
+    flush_folder(out.parent)
+
+
+def _empty(folder: Path) -> None:
+    for path in folder.iterdir():
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        elif path.name != _LOCK:
+            path.unlink()
+
+
+def read_metrics(path: Path) -> list[dict[str, Any]]:
+    """The lines of a `metrics.jsonl`, none where there is no file; a last line that cannot be read is left out."""
+    lines = path.read_bytes().splitlines() if path.is_file() else []
+    entries = []
+    for number, line in enumerate(lines, 1):
+        try:
+            entries.append(_entry(path, number, line))
+        except InputError:
+            if number < len(lines):
+                raise
+            # A run that is being written, or was killed, may end in half a line.
+    return entries
+
+
+def is_number(value: Any) -> bool:
+    """Whether `value` is a finite number."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _entry(path: Path, number: int, line: bytes) -> dict[str, Any]:
+    try:
+        entry = json.loads(line.decode())
+    except ValueError as error:
+        raise InputError(f"{path}, line {number}, is not JSON: {error}") from error
+    if not isinstance(entry, dict) or not is_number(entry.get("step")):
+        found = line[:80].decode(errors="replace")
+        raise InputError(f"{path}, line {number}: expected a JSON object with a numeric `step`, found {found}")
+    return entry
 
 
 def require_run(folder: Path) -> None:

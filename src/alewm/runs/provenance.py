@@ -1,4 +1,7 @@
-"""Where and with what a run was made."""
+"""What a run says, without the folders and the name of the machine it ran on.
+
+Where and with what a run was made.
+"""
 
 import os
 import platform
@@ -14,6 +17,25 @@ from typing import Any
 
 import alewm
 from alewm.workers import num_available_cores
+
+_ABSOLUTE = re.compile(r"(?P<before>^|[\s='\"(])(?:~|file:/)?/(?:[^\s'\"()]*/)?(?P<last>[^\s'\"()/]+)/?(?=$|[\s'\")])")
+
+
+def portable(value: Any) -> Any:
+    """The JSON value `value` with absolute paths cut to their last part and this machine's name left out."""
+    if isinstance(value, Mapping):
+        return {name: portable(content) for name, content in value.items()}
+    if isinstance(value, list):
+        return [portable(content) for content in value]
+    return _portable_text(value) if isinstance(value, str) else value
+
+
+def _portable_text(text: str) -> str:
+    text = _ABSOLUTE.sub(r"\g<before>\g<last>", text)
+    host = platform.node()
+    # A name as short as "pc" may be part of any word; nobody is identified by it.
+    return re.sub(rf"\b{re.escape(host)}\b", "host", text) if len(host) > 3 and host != "localhost" else text
+
 
 _PACKAGES = ("torch", "numpy", "h5py", "gymnasium", "safetensors", "mujoco", "dm_control", "ogbench", "pymunk")
 _CODE = ("src", "lab")
@@ -42,8 +64,10 @@ def provenance() -> dict[str, Any]:
 
 def _command() -> str:
     """What was typed, without the folders of this machine's installation."""
-    program = Path(sys.argv[0]).name
-    return shlex.join(["alewm" if program == "__main__.py" else program, *sys.argv[1:]])
+    program = Path(sys.argv[0])
+    # `python -m alewm_lab` is started by its __main__.py; its command is called alewm-lab.
+    name = program.parent.name.replace("_", "-") if program.name == "__main__.py" else program.name
+    return shlex.join([name, *sys.argv[1:]])
 
 
 def _version(package: str) -> str | None:

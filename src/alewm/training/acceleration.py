@@ -2,6 +2,8 @@
 
 The choice changes the time of an update and the rounding of its sums, nothing else: weights, noise and checkpoints have
 the same layout and meaning on every path.
+
+Updates recorded once as a CUDA graph and replayed: a step of a thousand small kernels costs one launch.
 """
 
 from collections.abc import Iterator
@@ -14,9 +16,11 @@ import torch
 from alewm.devices import why_no_triton
 from alewm.distributed import num_ranks
 from alewm.errors import InputError
-from alewm.model.fused.widths import why_not_fused
+from alewm.kernels.tiles import why_not_fused
 from alewm.model.vit import ViTConfig
 from alewm.model.world_model import WorldModel
+from alewm.shapes import Tensor
+from alewm.training.step import PlainUpdates, StepResult
 
 Acceleration = Literal["auto", "none", "compile", "record", "graph"]
 UpdatePath = Literal["none", "compile", "record", "graph"]
@@ -63,7 +67,7 @@ class Chosen:
         if dtype != torch.bfloat16:
             obstacle = obstacle or "products are not in bfloat16"
         if obstacle is None and torch.cuda.is_available():
-            from alewm.model.fused.chain import why_kernels_fail
+            from alewm.kernels.encoder import why_kernels_fail
 
             obstacle = why_kernels_fail(encoder, device)
         if asked == "fused" and obstacle is not None:
@@ -109,7 +113,7 @@ def _why_not_compile(device: torch.device) -> str | None:
 
 def fuse_encoder(model: WorldModel) -> None:
     """Compute the blocks of the encoder by fused kernels from now on, in place."""
-    from alewm.model.fused.chain import fuse_blocks  # importing Triton takes a second, which only GPUs should cost
+    from alewm.kernels.encoder import fuse_blocks  # importing Triton takes a second, which only GPUs should cost
 
     fuse_blocks(model.encoder)
 
@@ -124,3 +128,63 @@ def compile_blocks(model: WorldModel, *, is_fused: bool = False) -> None:
     for block in (*(() if is_fused else model.encoder.blocks), *model.predictor.blocks):
         block.compile(dynamic=False)
     model.tokens = torch.compile(model.tokens, dynamic=False)  # type: ignore[method-assign]
+
+
+WARM_UPS = 3
+"""Updates made operation by operation first, in which kernels are compiled and libraries choose theirs."""
+
+
+class GraphedUpdates:
+    """`PlainUpdates`, replayed. The warm-up updates are real ones, so nothing is computed that does not count.
+
+    What a call returns is overwritten by the next one. Random numbers continue their streams exactly as without a
+    graph. The optimizer's learning rates must be tensors on the device (`build_optimizer(..., on_device=True)`).
+    """
+
+    def __init__(self, plain: PlainUpdates, device: torch.device) -> None:
+        self.plain = plain
+        self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+        self._graph: torch.cuda.CUDAGraph | None = None
+        self._num_calls = 0
+
+    def __call__(self, pixels: Tensor, actions: Tensor) -> StepResult:
+        """Change the weights by one step."""
+        if self._graph is None and self._num_calls < WARM_UPS:
+            self._num_calls += 1
+            return self._warm_up(pixels, actions)
+        if self._graph is None:
+            self._record(pixels, actions)
+        assert self._graph is not None
+        self._pixels.copy_(pixels)
+        self._actions.copy_(actions)
+        self._graph.replay()
+        return self._result
+
+    def _warm_up(self, pixels: Tensor, actions: Tensor) -> StepResult:
+        # On the stream that will be recorded: autograd remembers the stream its nodes were first used on.
+        torch.cuda.synchronize(pixels.device)
+        with torch.cuda.stream(self._stream):
+            result = self.plain(pixels, actions)
+        torch.cuda.synchronize(pixels.device)
+        return result
+
+    def _record(self, pixels: Tensor, actions: Tensor) -> None:
+        self._pixels, self._actions = torch.empty_like(pixels), torch.empty_like(actions)
+        graph = torch.cuda.CUDAGraph()
+        for generator in self.plain.streams.generators():
+            graph.register_generator_state(generator)
+        torch.cuda.synchronize(pixels.device)
+        with torch.cuda.graph(graph, stream=self._stream):
+            self._result = self.plain(self._pixels, self._actions)
+        self._graph = graph
+
+
+def accelerated(
+    plain: PlainUpdates, path: UpdatePath, device: torch.device, *, fused: bool = False
+) -> "PlainUpdates | GraphedUpdates":
+    """The same updates, executed as `path` and `fused` say; the model's blocks are fused or compiled in place."""
+    if fused:
+        fuse_encoder(plain.model)
+    if path in COMPILED:
+        compile_blocks(plain.model, is_fused=fused)
+    return GraphedUpdates(plain, device) if path in RECORDED else plain

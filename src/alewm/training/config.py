@@ -1,17 +1,20 @@
-"""Everything that decides a training run, in one value that is saved with it."""
+"""Everything that decides a training run, in one value that is saved with it.
+
+What training needs of a configuration besides valid fields: parts that fit each other, and the windows.
+"""
 
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
 import torch
 
-from alewm.config import ADDED_LATER
+from alewm.config import ADDED_LATER, AT_LEAST_1, Count, CountOrZero, check_ranges
+from alewm.data.windows import WindowShape
 from alewm.devices import why_no_bfloat16
 from alewm.errors import InputError
 from alewm.model.world_model import WorldModelConfig
-from alewm.ranges import AT_LEAST_1, Count, CountOrZero, check_ranges
 from alewm.training.acceleration import Acceleration, Chosen, EncoderBlocks, choose_acceleration
-from alewm.training.losses import ObjectiveConfig
+from alewm.training.objective import ObjectiveConfig, check_fit
 from alewm.training.optim import OptimConfig
 
 
@@ -105,3 +108,17 @@ class RunConfig:
             times = tasks[: number + 1].count(task)
             named[task if times == 1 else f"{task}-{times}"] = task
         return named
+
+
+def check_trainable(config: RunConfig) -> None:
+    """Refuses a model that cannot be trained with its objective, or on windows of the usual length.
+
+    Not part of the configuration itself: a model from elsewhere that sees fewer positions can still be planned with.
+    """
+    check_fit(config.objective, config.model)
+    positions, seen = WindowShape().num_frames - 1, config.model.predictor.context_length
+    if seen < positions:
+        raise InputError(
+            f"model.predictor.context_length must be at least {positions}, the positions of a training window from "
+            f"which the next is predicted; got {seen}."
+        )

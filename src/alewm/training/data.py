@@ -15,10 +15,9 @@ from alewm.data.splits import SplitBy, Splits, load_or_make_splits
 from alewm.data.store import EpisodeStore
 from alewm.data.verify import verify_frames
 from alewm.data.windows import FRAME_SKIP
-from alewm.distributed import num_ranks
+from alewm.distributed import num_ranks, this_rank
 from alewm.errors import InputError
 from alewm.training.config import RunConfig
-from alewm.training.ranks import this_rank
 from alewm.training.source import RunWindows, SameBatches, WindowBatch
 
 SPLITS = "splits.json"

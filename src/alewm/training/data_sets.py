@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from alewm.data.label import read_label
+from alewm.data.checks import read_label
 from alewm.data.normalize import ActionStatistics
 from alewm.errors import InputError, unknown_name
 from alewm.training.checkpoint import Description

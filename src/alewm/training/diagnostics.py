@@ -4,9 +4,9 @@ import torch
 
 from alewm.capacity.prior import survival
 from alewm.capacity.support import CapacitySupport
-from alewm.precision import at_least_float32
+from alewm.devices import at_least_float32
+from alewm.distributed import detached_mean
 from alewm.shapes import Float, Tensor
-from alewm.training.ranks import detached_mean
 
 
 def covariance_spectrum(rows: Float[Tensor, "N D"]) -> Float[Tensor, "D"]:

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 
 from alewm.capacity.prefix import modal_index
+from alewm.config import Count, CountOrZero, NotNegative, Positive, check_ranges
 from alewm.data.frames import open_frames
 from alewm.data.normalize import ActionStatistics
 from alewm.data.pairs import GOAL_OFFSET, draw_pairs
@@ -25,9 +26,7 @@ from alewm.errors import InputError
 from alewm.files import write_json
 from alewm.model.world_model import Encoding, WorldModel
 from alewm.planning.distilled import DESCRIPTION, NETWORK, DistilledDynamics, DynamicsConfig
-from alewm.ranges import Count, CountOrZero, NotNegative, Positive, check_ranges
-from alewm.runs.lock import new_folder
-from alewm.runs.tensors import save_tensors
+from alewm.runs.folder import new_folder, save_tensors
 from alewm.shapes import Float, Int, Tensor
 from alewm.training.noise import seeded_generator
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import torch
 
+from alewm.distributed import detached_mean
 from alewm.errors import InputError
 from alewm.files import write_bytes
-from alewm.runs.metrics import read_metrics
+from alewm.runs.folder import read_metrics
 from alewm.shapes import Tensor
-from alewm.training.ranks import detached_mean
 
 
 class Logbook:

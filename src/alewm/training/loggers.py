@@ -1,15 +1,97 @@
-"""Metrics for those who like to watch: TensorBoard, trackio and wandb, beside `metrics.jsonl`, which is always written.
+"""trackio and wandb, which offer the same three calls: `init`, `log`, `finish`.
+
+Event files that TensorBoard reads: curves, distributions as histograms, pictures.
+
+Metrics for those who like to watch: TensorBoard, trackio and wandb, beside `metrics.jsonl`, which is always written.
 
 None of them is needed, and none can stop training: what fails is reported once and left out.
 """
 
+import importlib
 import importlib.util
+import secrets
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Protocol, get_args, runtime_checkable
 
+import numpy as np
+
 from alewm.errors import InputError, unknown_name
+from alewm.files import write_text
+
+PROJECT = "alewm"
+_IDENTITY = ".logger-id"
+"""A file in the run folder: what makes its name unique, so that a repeated command continues the run it began."""
+
+
+class ClientSink:
+    """A `MetricSink` for a package with the calls of wandb.
+
+    These loggers only append. After an interruption, steps that they had been told of already are not told again;
+    since a repeated run repeats its steps (bit by bit on a CPU), their curves are those of an uninterrupted run.
+    """
+
+    def __init__(self, package: str, folder: Path, config: Mapping[str, Any], furthest_step: int) -> None:
+        self._client: Any = importlib.import_module(package)
+        path = folder / f"{_IDENTITY}-{package}"
+        is_known = path.exists()
+        self._told_until = furthest_step if is_known else 0
+        identity = path.read_text().strip() if is_known else secrets.token_hex(4)
+        name = f"{folder.resolve().name}-{identity}"
+        # Accounts, servers and offline use are the package's own business, set by its own variables.
+        options: dict[str, Any] = {"dir": str(folder), "id": name} if package == "wandb" else {}
+        self._client.init(project=PROJECT, name=name, config=dict(config), resume="allow", **options)
+        write_text(path, identity + "\n")
+
+    def write(self, step: int, kind: str, values: Mapping[str, Any]) -> None:
+        """Log the numbers, and distributions and pictures if the package has a type for them."""
+        if step <= self._told_until:
+            return
+        known = {f"{kind}/{name}": self._as_logged(value) for name, value in values.items()}
+        self._client.log({name: value for name, value in known.items() if value is not None}, step=step)
+
+    def close(self) -> None:
+        """Tell the package that the run has ended."""
+        self._client.finish()
+
+    def _as_logged(self, value: Any) -> Any:
+        array = np.asarray(value)
+        if array.ndim == 0:
+            return float(array)
+        kind = getattr(self._client, "Histogram" if array.ndim == 1 else "Image", None)
+        return None if kind is None else kind(array)
+
+
+class TensorBoardSink:
+    """A `MetricSink` that writes event files below `folder`.
+
+    A run that goes on after `step` updates opens a further file, which begins by telling TensorBoard to forget later
+    steps; what an interrupted run had written of them stays in its file and is not shown.
+    """
+
+    def __init__(self, folder: Path, step: int) -> None:
+        from torch.utils.tensorboard import SummaryWriter
+
+        has_history = folder.exists()
+        self._writer: Any = SummaryWriter(str(folder), purge_step=step + 1 if has_history else None)
+
+    def write(self, step: int, kind: str, values: Mapping[str, Any]) -> None:
+        """Write one event per value, named `kind/name`."""
+        for name, value in values.items():
+            tag, array = f"{kind}/{name}", np.asarray(value)
+            if array.ndim == 0:
+                self._writer.add_scalar(tag, float(array), step)
+            elif array.ndim == 1:
+                self._writer.add_histogram(tag, array, step)
+            else:
+                self._writer.add_image(tag, array, step, dataformats="HWC")
+        self._writer.flush()
+
+    def close(self) -> None:
+        """Finish the event file."""
+        self._writer.close()
+
 
 LoggerName = Literal["tensorboard", "trackio", "wandb"]
 
@@ -106,10 +188,7 @@ class Loggers:
 
 def _open(name: str, folder: Path, config: Mapping[str, Any], step: int, furthest_step: int) -> MetricSink:
     if name == "tensorboard":
-        from alewm.training.tensorboard_sink import TensorBoardSink
-
         return TensorBoardSink(folder / "tensorboard", step)
-    from alewm.training.client_sink import ClientSink
 
     return ClientSink(name, folder, config, furthest_step)
 

@@ -5,12 +5,11 @@ from typing import NamedTuple
 
 import torch
 
-from alewm.capacity.gumbel import gumbel_noise
-from alewm.distributed import num_ranks
+from alewm.capacity.prefix import gumbel_noise
+from alewm.distributed import num_ranks, own_rows
 from alewm.errors import InputError
 from alewm.model.world_model import WorldModel
 from alewm.shapes import Bool, Float, Tensor
-from alewm.training.ranks import own_rows
 
 STREAMS = ("capacities", "dropout", "directions")
 

@@ -5,9 +5,8 @@ from dataclasses import dataclass, field
 
 import torch
 
-from alewm.config import ADDED_LATER
+from alewm.config import ADDED_LATER, NotNegative, Positive, Share, check_ranges
 from alewm.model.world_model import WorldModel
-from alewm.ranges import NotNegative, Positive, Share, check_ranges
 
 
 @dataclass(frozen=True)

@@ -4,10 +4,10 @@ from collections.abc import Iterable
 
 import torch
 
-from alewm.model.batch_norm import BatchNorm
+from alewm.model.projector import BatchNorm
 from alewm.model.world_model import WorldModel
-from alewm.training.losses import Objective
 from alewm.training.noise import RandomStreams
+from alewm.training.objective import Objective
 from alewm.training.source import WindowBatch
 
 

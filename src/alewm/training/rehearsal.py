@@ -7,14 +7,12 @@ import torch
 from alewm.data.windows import WindowShape
 from alewm.model.world_model import build_world_model
 from alewm.shapes import Tensor
-from alewm.training.acceleration import RECORDED, UpdatePath
+from alewm.training.acceleration import RECORDED, WARM_UPS, GraphedUpdates, UpdatePath, accelerated
 from alewm.training.config import RunConfig
-from alewm.training.graphed import WARM_UPS, GraphedUpdates, accelerated
-from alewm.training.losses import Objective
 from alewm.training.noise import RandomStreams
+from alewm.training.objective import Objective
 from alewm.training.optim import build_optimizer
-from alewm.training.repeatable import repeatable
-from alewm.training.step import PlainUpdates
+from alewm.training.step import PlainUpdates, repeatable
 
 _FRAMES = WindowShape().num_frames
 

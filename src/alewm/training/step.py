@@ -1,15 +1,45 @@
-"""One update from one batch; refuses to apply a non-finite one."""
+"""Updates that repeat bit by bit on a GPU: only algorithms whose sums have one order.
 
+One update from one batch; refuses to apply a non-finite one.
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import torch
 from torch import nn
 
+from alewm.distributed import average_gradients, detached_mean
 from alewm.model.world_model import WorldModel
 from alewm.shapes import Bool, Float, Tensor
-from alewm.training.losses import Losses, Objective
 from alewm.training.noise import RandomStreams, StepNoise
-from alewm.training.ranks import average_gradients, detached_mean
+from alewm.training.objective import Losses, Objective
+
+
+@contextmanager
+def repeatable(asked: bool) -> Iterator[None]:
+    """Only repeatable algorithms, while it lasts and where it is asked for.
+
+    Kernels of our own add in one order anyway. Attention's way back by cuDNN does not (`model/vit.py`), and is
+    left to a kernel that does.
+    """
+    if not asked:
+        yield
+        return
+    before = torch.are_deterministic_algorithms_enabled()
+    memory: Any = torch.utils.deterministic
+    filled = memory.fill_uninitialized_memory
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    torch.use_deterministic_algorithms(True)
+    # Memory is written before it is read; filling it first, which helps to find where it is not, costs a launch each.
+    memory.fill_uninitialized_memory = False
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(before)
+        memory.fill_uninitialized_memory = filled
 
 
 class StepResult(NamedTuple):

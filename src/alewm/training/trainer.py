@@ -10,10 +10,11 @@ from typing import Any
 import torch
 
 from alewm.config import differences, to_dict, young_defaults
+from alewm.distributed import share_of_batch, this_rank, wait_for_all_ranks
 from alewm.errors import InputError
 from alewm.model.world_model import WorldModel, build_world_model
 from alewm.shapes import Tensor
-from alewm.training.acceleration import RECORDED
+from alewm.training.acceleration import RECORDED, accelerated
 from alewm.training.checkpoint import (
     Description,
     checkpoints_in,
@@ -25,19 +26,15 @@ from alewm.training.checkpoint import (
 )
 from alewm.training.config import RunConfig
 from alewm.training.diagnostics import effective_rank, masked_variance, mean_entropy, variance
-from alewm.training.graphed import accelerated
 from alewm.training.logbook import Logbook, RunningMeans, q_by_capacity
 from alewm.training.loggers import Loggers
-from alewm.training.losses import Losses, Objective
 from alewm.training.mixture import mean_q_of_sets
 from alewm.training.noise import RandomStreams, seeded_generator
+from alewm.training.objective import Losses, Objective
 from alewm.training.optim import build_optimizer, learning_rate_factor, set_learning_rate
-from alewm.training.prefetch import batches_on
-from alewm.training.ranks import share_of_batch, this_rank, wait_for_all_ranks
 from alewm.training.recalibration import recalibrate
-from alewm.training.repeatable import repeatable
-from alewm.training.source import RunWindows, WindowBatch
-from alewm.training.step import PlainUpdates, StepResult
+from alewm.training.source import RunWindows, WindowBatch, batches_on
+from alewm.training.step import PlainUpdates, StepResult, repeatable
 from alewm.training.validation import Validation, validate
 
 

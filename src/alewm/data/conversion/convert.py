@@ -9,11 +9,10 @@ from typing import Any, Literal
 import numpy as np
 
 from alewm.data.codec import Compression
-from alewm.data.collect import EpisodeSource
+from alewm.data.collect import Collected, EpisodeSource, collect_watched
 from alewm.data.conversion.frames import AS_RECORDED, FrameSize
 from alewm.data.conversion.lerobot import LeRobotEpisodes, is_lerobot
 from alewm.data.conversion.recordings import Recordings
-from alewm.data.watched import Collected, collect_watched
 from alewm.data.windows import WindowShape
 from alewm.data.writer import journal_path
 from alewm.errors import InputError

@@ -1,6 +1,10 @@
-"""Frames of one episode, from a video or a folder of images, at the size they are stored in."""
+"""The packages that only conversion needs, loaded when they are.
+
+Frames of one episode, from a video or a folder of images, at the size they are stored in.
+"""
 
 import hashlib
+import importlib
 import io
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -12,10 +16,23 @@ import numpy as np
 import torch
 from PIL import Image, UnidentifiedImageError
 
-from alewm.data.conversion.requirements import required
 from alewm.data.resize import area_downsample
 from alewm.errors import InputError
-from alewm.natural_order import natural_order
+from alewm.files import natural_order
+
+CONVERT_INSTALL = "pip install 'alewm[convert]'"
+
+
+def required(module: str, path: Path) -> Any:
+    """The imported `module`, which reading `path` needs; if it is not installed, the line that installs it."""
+    try:
+        return importlib.import_module(module)
+    except ImportError:
+        package = module.partition(".")[0]
+        raise InputError(
+            f"Reading {path} needs the package {package!r}, which is not installed. Install it: {CONVERT_INSTALL}"
+        ) from None
+
 
 VIDEO_SUFFIXES = (".mp4", ".mkv", ".avi", ".mov", ".webm", ".m4v")
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".webp")

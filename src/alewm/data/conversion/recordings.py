@@ -27,7 +27,7 @@ from alewm.data.conversion import frames as frame_files
 from alewm.data.conversion import tables
 from alewm.data.conversion.frames import AS_RECORDED, FrameSize
 from alewm.errors import InputError
-from alewm.natural_order import natural_order
+from alewm.files import natural_order
 
 COMMON_TABLE = "actions"
 EPISODE, FRAME = "episode", "frame"

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from alewm.data.conversion.requirements import required
+from alewm.data.conversion.frames import required
 from alewm.errors import InputError
 
 TABLE_SUFFIXES = (".csv", ".parquet")

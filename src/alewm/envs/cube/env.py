@@ -80,7 +80,8 @@ class CubeEnv(GoalEnv):
       recorded episode (`alewm.envs.cube.physics`).
     - Episodes are determined by a seed and a number; the public collector cannot be seeded.
     - `new-goals`, a second behaviour, draws a target whenever a plan is finished. It has about as many pairs that are
-      solved at the start, but of the others random actions solve fewer (`alewm bench replay-simulated --task cube`).
+      solved at the start, but of the others random actions solve fewer
+      (`alewm-lab bench replay-simulated --task cube`).
     - Without a data file a goal is the scene with the arm at a start of its own; the public version has no picture of
       a goal then.
     - Files lack the columns `id`, `render_time`, `target` and `privileged_target_task` (the word "cube").

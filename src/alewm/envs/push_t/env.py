@@ -88,7 +88,7 @@ class PushTEnv(GoalEnv):
     noise of three strengths (`alewm.envs.push_t.behaviour`); `--behaviour expert-101` replays each 101 times, as the
     published data do. `--behaviour weak` is the public collector's random policy, to compare with
     (`alewm.envs.push_t.weak`). Besides the columns of `info`, a file has `family`, `noise_std` and `goal_pose`, the
-    pose that the expert had in mind. `alewm bench push-t` says how often it gets there.
+    pose that the expert had in mind. `alewm-lab bench push-t` says how often it gets there.
 
     ## Differences from the public version
     - The public version keeps the velocity of the block when a row is loaded into a scene that was already moving. Here

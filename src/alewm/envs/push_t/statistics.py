@@ -6,7 +6,7 @@ from typing import ClassVar
 import numpy as np
 
 from alewm.envs.push_t import geometry
-from alewm.envs.statistics import GOAL_OFFSET, Figure, TaskStatistics
+from alewm.envs.task import GOAL_OFFSET, Figure, TaskStatistics
 from alewm.shapes import Bool, Float, Int
 
 FACES = ("bar outside", "bar ends", "bar inside", "stem sides", "stem end", "concave corners")

@@ -1,0 +1,1 @@
+"""What `alewm-lab bench` measures."""

@@ -1,0 +1,109 @@
+"""What compressing a task's frames costs and brings: our encoder beside zlib, on one core.
+
+Frames per second of a task: stepped and drawn, and end to end into a file.
+"""
+
+import tempfile
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from alewm.data.codec import Compression
+from alewm.devices import find_device
+from alewm.envs.collection import collect_task
+from alewm.envs.registry import get_task
+from alewm.errors import InputError
+from alewm.workers import WorkerPool, num_processes
+from alewm_lab.benchmarks.timing import print_line
+
+_FRAMES = 200
+_REPEATS = 3
+
+
+class Encoded(NamedTuple):
+    """One encoder on one core."""
+
+    encoder: str
+    frames_per_second: float
+    bytes_per_frame: float
+
+
+def compare_encoders(task_name: str, size: int) -> list[Encoded]:
+    """Our encoder, where it can be compiled, and zlib at levels 6 and 1, on frames spread over a few episodes."""
+    task = get_task(task_name)
+    steps = 40 if task.drawing_is_slow else task.max_episode_steps
+    made = task.collect_episodes(0, range(1 if task.drawing_is_slow else 4), image_size=size, max_steps=steps)
+    frames = np.concatenate([episode["pixels"] for episode in made])
+    frames = frames[np.unique(np.linspace(0, len(frames) - 1, _FRAMES).astype(np.int64))]
+    choices = {way.encoder_in_words: way for way in (Compression(), Compression(level=6), Compression(level=1))}
+    return [_measure(way, frames) for way in choices.values()]
+
+
+def _measure(compression: Compression, frames: np.ndarray) -> Encoded:
+    best = float("inf")
+    for _ in range(_REPEATS):
+        began = time.thread_time()  # of this core alone, whatever else the machine does
+        _, sizes = compression.compress_frames(frames)
+        best = min(best, time.thread_time() - began)
+    return Encoded(compression.encoder_in_words, len(frames) / best, float(sizes.mean()))
+
+
+def bench_collect(*, task_name: str, episodes: int, image_size: int | None, jobs: int, device: str) -> None:
+    """Prints the rates of drawing, of recording with and without the start of processes, and of compressing alone."""
+    if episodes < 1:
+        raise InputError(f"--episodes must be at least 1, got {episodes}.")
+    task, where, processes = get_task(task_name), find_device(device), num_processes(jobs)
+    size = image_size or task.image_size
+    if where.type == "cuda":
+        processes = 1
+        _draw(task_name, size, range(min(episodes, 16)), device)
+        drawn, seconds = _draw(task_name, size, range(episodes), device)
+    else:
+        drawn, seconds = _draw_in_processes(task_name, size, episodes, processes)
+    print(f"{task_name}, {episodes:,} episodes of {size} x {size} pixels, {processes} processes on {where}")
+    print(f"{'':<24}{'frames':>10}{'seconds':>10}{'frames/s':>12}")
+    print(f"{'stepped and drawn':<24}{drawn:>10,}{seconds:>10.2f}{drawn / seconds:>12,.0f}")
+    line: dict[str, Any] = {"frames": drawn, "drawn_frames_per_second": drawn / seconds}
+    if where.type == "cpu":
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / "episodes.h5"
+            made = collect_task(task_name, file, num_episodes=episodes, seed=0, image_size=size, jobs=processes)
+            num_bytes = file.stat().st_size
+        rate, label = made.frames_per_second, "end to end into a file"
+        print(f"{label:<24}{made.num_new_frames:>10,}{made.seconds:>10.2f}{rate:>12,.0f}")
+        print(f"{num_bytes / made.num_new_frames:,.0f} bytes per frame in the file")
+        encoders = compare_encoders(task_name, size)
+        print(f"\n{'compressing, one core':<24}{'frames/s':>10}{'bytes/frame':>13}")
+        for found in encoders:
+            print(f"{found.encoder:<24}{found.frames_per_second:>10,.0f}{found.bytes_per_frame:>13,.0f}")
+        line |= {
+            "stored_frames_per_second": rate,
+            "bytes_per_frame": num_bytes / made.num_new_frames,
+            "encoders": {found.encoder: found._asdict() for found in encoders},
+        }
+    print_line(
+        "collect", task=task_name, image_size=size, episodes=episodes, processes=processes, device=where.type, **line
+    )
+
+
+def _draw_in_processes(task_name: str, size: int, episodes: int, processes: int) -> tuple[int, float]:
+    with WorkerPool(processes, "alewm.data.collect") as pool:
+        parts = [range(first, episodes, processes) for first in range(min(processes, episodes))]
+        # Once for nothing, so that every process has started and drawn before the clock runs.
+        list(pool.map(_warm_up, [task_name] * processes, [size] * processes))
+        began = time.perf_counter()
+        done = list(pool.map(_draw, [task_name] * len(parts), [size] * len(parts), parts))
+        return sum(frames for frames, _ in done), time.perf_counter() - began
+
+
+def _warm_up(task_name: str, size: int) -> None:
+    for _ in get_task(task_name).collect_episodes(0, range(4), image_size=size, max_steps=2):
+        pass
+
+
+def _draw(task_name: str, size: int, episodes: range, device: str = "cpu") -> tuple[int, float]:
+    began = time.perf_counter()
+    made = get_task(task_name).collect_episodes(0, episodes, image_size=size, device=device)
+    return sum(len(episode["pixels"]) for episode in made), time.perf_counter() - began

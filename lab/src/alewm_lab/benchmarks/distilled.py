@@ -1,0 +1,126 @@
+"""Time of a plan against its capacity: the model's own predictor beside distilled dynamics, in one alternating run.
+
+Weights are untrained: time does not depend on them. Both are timed in turns, because a machine that is shared with
+others is busier at one time than at another; what can be compared is the ratio of medians. With one thread on a CPU the
+processor time is what a plan takes where nobody else computes.
+"""
+
+import statistics
+import time
+from collections.abc import Callable
+from functools import partial
+
+import torch
+
+from alewm.data.windows import FRAME_SKIP
+from alewm.devices import find_device
+from alewm.model.world_model import WorldModel, build_world_model
+from alewm.planning.cem import CEMConfig
+from alewm.planning.distilled import DistilledDynamics, DistilledModel, DynamicsConfig
+from alewm.planning.planner import Planner, PlanningConfig
+from alewm.planning.search import choose_search
+from alewm.training.presets import preset
+from alewm_lab.benchmarks.timing import check_repeats, print_line
+
+
+@torch.no_grad()
+def bench_distilled(
+    *,
+    preset_name: str,
+    episodes: int,
+    candidates: int,
+    iterations: int,
+    hidden: int,
+    repeats: int,
+    device: str,
+    capacities: tuple[int, ...],
+) -> None:
+    """Prints milliseconds per plan of both dynamics for every capacity asked for, their bytes, and one encoding."""
+    check_repeats(repeats)
+    where, config = find_device(device), preset(preset_name)
+    ks = capacities or config.model.support.capacities
+    model = build_world_model(config.model, torch.Generator().manual_seed(0)).to(where).eval()
+    networks = {k: DistilledDynamics(DynamicsConfig(k, config.model.action_dim, hidden)).to(where) for k in ks}
+    planning = PlanningConfig(cem=CEMConfig.with_a_tenth_elite(candidates, iterations), episodes_per_batch=episodes)
+    generator = torch.Generator().manual_seed(1)
+    now, goal = torch.randn(2, episodes, config.model.latent_dim, generator=generator).to(where)
+    keys = [(0, episode, 0) for episode in range(episodes)]
+    size = config.model.encoder.image_size
+    frame = torch.zeros(episodes, 1, size, size, 3, dtype=torch.uint8, device=where)
+    calls: dict[tuple[str, int], Callable[[], object]] = {("encoder", 0): lambda: model.encode(frame)}
+    searches = {}
+    for name, each in (("own", model), ("distilled", DistilledModel(model, networks))):
+        planner, searches[name] = _planner(each, planning, config.model.action_dim // FRAME_SKIP)
+        for k in ks:
+            calls[name, k] = partial(planner.plan, now, goal, [(k,)] * episodes, keys)
+    milliseconds, processor = _alternating(calls, repeats, where)
+    print(
+        f"{preset_name} on {where}, {torch.get_num_threads()} threads: {episodes} episodes at once, {candidates} "
+        f"candidates, {iterations} iterations, horizon {planning.horizon}, {hidden} hidden units, median of {repeats}"
+    )
+    head = ("own, ms", "distilled, ms", "ratio", "own, CPU ms", "distilled, CPU ms", "own, kB", "distilled, kB")
+    print(f"{'capacity':>9}" + "".join(f"{name:>{len(name) + 3}}" for name in head))
+    own_bytes = _dynamics_bytes(model)
+    rows = {}
+    for k in ks:
+        small_bytes = sum(tensor.nbytes for tensor in networks[k].state_dict().values())
+        own, small = milliseconds["own", k], milliseconds["distilled", k]
+        own_cpu, small_cpu = processor["own", k], processor["distilled", k]
+        rows[str(k)] = {
+            "own_ms": own,
+            "distilled_ms": small,
+            "own_cpu_ms": own_cpu,
+            "distilled_cpu_ms": small_cpu,
+            "distilled_bytes": small_bytes,
+        }
+        values = (own, small, own / small, own_cpu, small_cpu, own_bytes / 1e3, small_bytes / 1e3)
+        cells = (f"{value:>{len(name) + 3}.1f}" for name, value in zip(head, values, strict=True))
+        print(f"{k:>9}" + "".join(cells))
+    encoding = milliseconds["encoder", 0], processor["encoder", 0]
+    print(f"encoding {episodes} frame{'s' * (episodes > 1)}: {encoding[0]:.1f} ms, {encoding[1]:.1f} CPU ms")
+    print_line(
+        "distilled",
+        preset=preset_name,
+        episodes=episodes,
+        candidates=candidates,
+        iterations=iterations,
+        hidden=hidden,
+        device=where.type,
+        threads=torch.get_num_threads(),
+        searches=searches,
+        own_bytes=own_bytes,
+        by_capacity=rows,
+        encoder_ms=encoding[0],
+        encoder_cpu_ms=encoding[1],
+    )
+
+
+def _planner(model: WorldModel | DistilledModel, planning: PlanningConfig, action_dim: int) -> tuple[Planner, str]:
+    search = choose_search(model, next(model.parameters()).device)
+    planner = Planner(model, [0.0] * action_dim, [1.0] * action_dim, planning, inner_loop=search.inner_loop)
+    return planner, search.description
+
+
+def _alternating(
+    calls: dict[tuple[str, int], Callable[[], object]], repeats: int, device: torch.device
+) -> tuple[dict[tuple[str, int], float], dict[tuple[str, int], float]]:
+    """Median milliseconds of every call, elapsed and of this process, in turns after one round that does not count."""
+    elapsed: dict[tuple[str, int], list[float]] = {name: [] for name in calls}
+    processor: dict[tuple[str, int], list[float]] = {name: [] for name in calls}
+    for repeat in range(repeats + 1):
+        for name, call in calls.items():
+            began, began_processor = time.perf_counter(), time.process_time()
+            call()
+            if device.type == "cuda":
+                torch.cuda.synchronize(device)
+            if repeat:
+                elapsed[name].append(1e3 * (time.perf_counter() - began))
+                processor[name].append(1e3 * (time.process_time() - began_processor))
+    medians = [{name: statistics.median(each) for name, each in taken.items()} for taken in (elapsed, processor)]
+    return medians[0], medians[1]
+
+
+def _dynamics_bytes(model: WorldModel) -> int:
+    """What a plan reads of the model at every step: predictor, its projector and the action encoder."""
+    parts = (model.predictor, model.prediction_projector, model.action_encoder)
+    return sum(tensor.nbytes for part in parts for tensor in part.state_dict().values())

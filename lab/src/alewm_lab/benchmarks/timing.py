@@ -1,0 +1,109 @@
+"""What `alewm-lab bench scaling` varies; apart from its measuring, so that the command line need not import torch.
+
+Where a GPU's time goes, kernel by kernel.
+
+How long something takes, and the line of JSON every benchmark ends in.
+"""
+
+import json
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+
+from alewm.errors import InputError
+from alewm.runs.provenance import portable, provenance
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What is measured; every other size stays at its middle value."""
+
+    costs: tuple[Literal["plan", "state", "regularizer", "update"], ...] = ("plan", "state", "regularizer", "update")
+    """What is measured: milliseconds, and the bytes of a state that planning carries."""
+    episodes: tuple[int, ...] = (1, 10, 50, 100)
+    """Episodes planned together."""
+    candidates: tuple[int, ...] = (100, 300, 1000)
+    """CEM: action sequences scored per iteration."""
+    iterations: int = 30
+    """CEM: times the distribution is refined."""
+    batches: tuple[int, ...] = (64, 128, 256)
+    """Windows per update."""
+    presets: tuple[str, ...] = ("two-room-96", "two-room-192", "two-room-384")
+    """Widths, by preset."""
+    projections: tuple[int, ...] = (256, 1024, 4096)
+    """Random directions of the regularizer."""
+
+
+_CALLS = 3
+_LONGEST_NAME = 90
+_MOST_KERNELS = 30
+
+
+def kernel_table(call: Callable[[], object], device: torch.device) -> str:
+    """The kernels of one call, the longest first: milliseconds, launches, share and name."""
+    if device.type != "cuda":
+        raise InputError(f"A profile of kernels needs a GPU, but the device is a {device.type}; leave out --profile.")
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
+        for _ in range(_CALLS):
+            call()
+        torch.cuda.synchronize(device)
+    kernels = sorted(profile.key_averages(), key=lambda kernel: -kernel.device_time_total)
+    total = sum(kernel.device_time_total for kernel in kernels)
+    lines = [f"{total / _CALLS / 1e3:.2f} ms of kernels per call"]
+    for kernel in kernels[:_MOST_KERNELS]:
+        milliseconds, share = kernel.device_time_total / _CALLS / 1e3, kernel.device_time_total / total
+        name = " ".join(kernel.key.split())[:_LONGEST_NAME]
+        lines.append(f"{milliseconds:9.3f} ms {kernel.count // _CALLS:6d} x {share:6.1%}  {name}")
+    return "\n".join(lines)
+
+
+def median_seconds(call: Callable[[], object], repeats: int, device: torch.device) -> float:
+    """The median time of `repeats` calls after three that do not count; waits for the device at the end of each."""
+    check_repeats(repeats)
+    seconds = []
+    for repeat in range(repeats + 3):
+        began = time.perf_counter()
+        call()
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+        if repeat >= 3:
+            seconds.append(time.perf_counter() - began)
+    return statistics.median(seconds)
+
+
+def check_repeats(repeats: int) -> None:
+    """Refuses a number of repetitions of which there is no median."""
+    if repeats < 1:
+        raise InputError(f"--repeats must be at least 1, got {repeats}.")
+
+
+def recorded(call: Callable[[], object], device: torch.device) -> Callable[[], object]:
+    """`call` as a CUDA graph to replay, as training runs it: kernels without the time to launch them; else `call`.
+
+    Leaves that autograd reaches from it must be fresh: it remembers the stream that old ones were first used on.
+    """
+    if device.type != "cuda":
+        return call
+    stream, graph = torch.cuda.Stream(device), torch.cuda.CUDAGraph()  # type: ignore[no-untyped-call]
+    torch.cuda.synchronize(device)
+    with torch.cuda.stream(stream):
+        for _ in range(2):
+            call()
+    torch.cuda.synchronize(device)
+    with torch.cuda.graph(graph, stream=stream):
+        call()
+    return graph.replay
+
+
+def peak_mebibytes(device: torch.device) -> float | None:
+    """The most memory that tensors have taken on a GPU so far; None elsewhere."""
+    return torch.cuda.max_memory_allocated(device) / 2**20 if device.type == "cuda" else None
+
+
+def print_line(bench: str, **values: Any) -> None:
+    """The last line: everything measured, with versions, hardware and command, and without the machine's folders."""
+    print(json.dumps({"bench": bench, **values, "made_with": portable(provenance())}))

@@ -1,0 +1,1 @@
+"""`alewm-lab`: one verb per file."""

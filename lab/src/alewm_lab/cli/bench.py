@@ -1,0 +1,461 @@
+"""What `alewm-lab bench` can measure of data; the fields are the flags.
+
+What `alewm-lab bench` can measure of environments; the fields are the flags.
+
+What `alewm-lab bench` can measure of models; the fields are the flags.
+
+What `alewm-lab bench` can measure of the whole way from nothing to a result; the fields are the flags.
+
+`alewm-lab bench`: fast paths on this machine, a table for people and a last line of JSON.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+
+from alewm.cli.demo import Scale
+from alewm.cli.flags import BatchSize, Filter, PresetName
+from alewm_lab.benchmarks.timing import Sizes
+
+
+@dataclass(frozen=True)
+class Collect:
+    """Frames per second of a task: stepped and drawn, and end to end into a file."""
+
+    task_name: Annotated[str, tyro.conf.arg(name="task")] = "two-room"
+    """The task."""
+    episodes: int = 400
+    """Episodes to record."""
+    image_size: int | None = None
+    """Pixels per side; if not given, the task's own."""
+    jobs: int = 0
+    """Processes; 0 means one per core."""
+    device: str = "cpu"
+    """Where to step and draw; on a GPU, one process, and nothing is stored."""
+
+    def run(self) -> None:
+        """Prints the table and the line of JSON."""
+        from alewm_lab.benchmarks.collect import bench_collect
+
+        bench_collect(**vars(self))
+
+
+@dataclass(frozen=True)
+class Loader:
+    """Windows per second from a compressed file."""
+
+    data: Path | None = None
+    """An episode file; if not given, Two-Room episodes are recorded for the occasion."""
+    episodes: int = 200
+    """Episodes to record for the occasion."""
+    image_size: int | None = None
+    """Pixels per side of those; if not given, 224."""
+    compression: Filter = "gzip"
+    """How those are compressed."""
+    batch: BatchSize = 128
+    """Windows per batch."""
+    batches: int = 40
+    """Batches to time."""
+    threads: int = 0
+    """Threads that decode; 0 means one per core."""
+
+    def run(self) -> None:
+        """Prints the table and the line of JSON."""
+        from alewm_lab.benchmarks.loader import bench_loader
+
+        bench_loader(**vars(self))
+
+
+@dataclass(frozen=True)
+class Replay:
+    """Success without a model on a file's test pairs: recorded actions replayed, random ones, and none."""
+
+    data: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="FILE")]
+    """An episode file."""
+    task_name: Annotated[str | None, tyro.conf.arg(name="task")] = None
+    """The task; needed for files from elsewhere, which do not say it."""
+    num_pairs: Annotated[int | None, tyro.conf.arg(name="pairs")] = None
+    """How many pairs, the first ones; if not given, all (200)."""
+    split: Literal["family", "episode"] = "family"
+    """How the test episodes were held out, as for `alewm train`."""
+    seed: int = 42
+    """Of the random actions; the default is that of `alewm evaluate`."""
+
+    def run(self) -> None:
+        """Prints the table and the line of JSON."""
+        from alewm_lab.benchmarks.replay import bench_replay, pairs_of_file
+
+        bench_replay("replay", pairs_of_file(self.data, self.task_name, self.num_pairs, self.split), self.seed)
+
+
+@dataclass(frozen=True)
+class ReplaySimulated:
+    """The same on episodes simulated for the occasion, without drawing them."""
+
+    task_name: Annotated[str, tyro.conf.arg(name="task")] = "two-room"
+    """The task."""
+    behaviour: str | None = None
+    """What acts in the episodes; if not given, the task's default."""
+    episodes: int = 300
+    """Episodes, one pair each."""
+    seed: int = 0
+    """Of the episodes and of the random actions."""
+
+    def run(self) -> None:
+        """Prints the table and the line of JSON."""
+        from alewm_lab.benchmarks.replay import bench_replay, simulated_pairs
+
+        pairs = simulated_pairs(self.task_name, self.behaviour, self.episodes, self.seed)
+        bench_replay("replay-simulated", pairs, self.seed)
+
+
+@dataclass(frozen=True)
+class PushT:
+    """Push-T: physics and drawing per second on one core, and the share of demonstrations that reach their pose."""
+
+    demonstrations: int = 150
+    """Nominal demonstrations of the expert."""
+    seed: int = 0
+    """Their seed."""
+
+    def run(self) -> None:
+        """Prints the figures and the line of JSON."""
+        from alewm.envs.registry import get_task
+
+        _ = get_task("push-t").env_class  # says which extra to install where the simulator is missing
+        from alewm_lab.benchmarks.push_t import bench_push_t
+
+        bench_push_t(**vars(self))
+
+
+@dataclass(frozen=True)
+class TrueSimulator:
+    """The planner without a model: success of CEM that tries its candidates out in the environment itself.
+
+    It is what this search reaches when predictions are perfect: a pair missed here is missed for want of candidates,
+    iterations or horizon, or because the cost misleads. Everything but the rollout and the cost is as in `alewm
+    evaluate`; the cost is how far the end state is from the goal state, as the task measures it.
+    """
+
+    task_name: Annotated[str | None, tyro.conf.arg(name="task")] = None
+    """The task; needed without --data."""
+    data: Path | None = None
+    """An episode file, whose test pairs are taken; if not given, episodes are simulated without drawing them."""
+    behaviour: str | None = None
+    """What acts in simulated episodes; if not given, the task's default."""
+    episodes: int = 32
+    """Pairs: of the file the first ones, or one of each simulated episode."""
+    every: int = 1
+    """Simulate every n-th episode only: neighbours can be copies of one demonstration (16 of Push-T's), so that 17
+    gives pairs that are independent, with all strengths of noise."""
+    only: tuple[int, ...] = ()
+    """Only the pairs of these episodes, for example to try those again that a smaller search missed."""
+    split: Literal["family", "episode"] = "family"
+    """How the file's test episodes were held out, as for `alewm train`."""
+    candidates: int = 100
+    """CEM: action sequences tried out per iteration (300 in `alewm evaluate`, which costs nine times as much here with
+    its 30 iterations)."""
+    iterations: int = 10
+    """CEM: times the distribution is refined."""
+    elites: int | None = None
+    """CEM: best candidates it is refined from; if not given, a tenth."""
+    horizon: int = 5
+    """Blocks of five actions planned ahead."""
+    executed: int | None = None
+    """Blocks executed before planning again; if not given, all of them."""
+    seed: int = 42
+    """Of the planner's noise and of the random actions; the default is that of `alewm evaluate`."""
+    data_seed: int = 0
+    """Of simulated episodes."""
+    jobs: int = 0
+    """Processes, an episode at a time each; 0 means one per core."""
+    out: Path | None = None
+    """A file for a record of every pair, a line of JSON each."""
+
+    def run(self) -> None:
+        """Prints the table, the pairs that were missed and the line of JSON."""
+        from alewm.cli.search import asked_planning
+        from alewm.errors import InputError
+        from alewm_lab.benchmarks.replay import pairs_of_file, simulated_pairs
+        from alewm_lab.benchmarks.true_simulator import bench_true_simulator
+
+        planning = asked_planning(self)
+        if self.episodes < 1:
+            raise InputError(f"--episodes must be at least 1, got {self.episodes}.")
+        if self.data is not None:
+            standard = pairs_of_file(self.data, self.task_name, self.episodes, self.split)
+        elif self.task_name is not None:
+            standard = simulated_pairs(self.task_name, self.behaviour, self.episodes, self.data_seed, self.every)
+        else:
+            raise InputError("Say which task to simulate with --task, or which file's pairs to take with --data.")
+        if self.only:
+            standard = standard.only(self.only)
+        bench_true_simulator(standard, planning, jobs=self.jobs, out=self.out)
+
+
+@dataclass(frozen=True)
+class TrainStep:
+    """One whole training update with the data already on the device."""
+
+    preset_name: PresetName = "two-room-192"
+    """The configuration; two-room-192 is ViT-Tiny/14 with D = 192."""
+    batch: BatchSize = 128
+    """Windows per update."""
+    repeats: int = 20
+    """Timed updates after three warm-up ones; the median is reported."""
+    device: str = "auto"
+    """auto, cpu, cuda or cuda:1."""
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    """Arithmetic of the networks."""
+    acceleration: Literal["auto", "none", "compile", "record", "graph"] = "auto"
+    """How updates are executed: as written, compiled, recorded as a CUDA graph, or both (graph); auto is fastest."""
+    encoder_blocks: tuple[Literal["auto", "plain", "fused"], ...] = ("auto",)
+    """The encoder's blocks plain or by fused kernels; several are compared, each in a process of its own."""
+    deterministic: bool = False
+    """Only algorithms that repeat bit by bit, as `alewm train --deterministic`, and the usual ones beside them."""
+    reference: bool = False
+    """Time LeWM as documented and our update as written beside it."""
+    profile: bool = False
+    """Print where the GPU's time goes, kernel by kernel."""
+
+    def run(self) -> None:
+        """Prints the table and the line of JSON."""
+        if len(self.encoder_blocks) != 1:
+            from alewm_lab.benchmarks.train_step import bench_block_variants
+
+            bench_block_variants(**vars(self))
+            return
+        from alewm_lab.benchmarks.train_step import bench_train_step
+
+        bench_train_step(**{**vars(self), "encoder_blocks": self.encoder_blocks[0]})
+
+
+@dataclass(frozen=True)
+class EncoderBlocks:
+    """Fused blocks of an encoder: each kernel by tile, then the blocks beside plain ones, compiled."""
+
+    rows: int = 131_584
+    """Tokens at once; 128 windows of 4 frames of 224 x 224 have so many."""
+    tokens: int = 257
+    """Tokens of an image, which attend to each other; divides the rows."""
+    width: int = 192
+    """Width W of a token."""
+    hidden: int = 768
+    """Hidden width of the MLP."""
+    heads: int = 3
+    """Attention heads of a block."""
+    blocks: int = 3
+    """Blocks one after the other."""
+    tiles: tuple[str, ...] = ()
+    """More tiles for every kernel beside its candidates, as rows,chunk,warps,stages,resident: 64,32,4,2,0."""
+    repeats: int = 20
+    """Timed calls of each."""
+    device: str = "auto"
+    """auto, cuda or cuda:1; a cpu where TRITON_INTERPRET=1 is set, to try the command."""
+
+    def run(self) -> None:
+        """Prints the tables and the line of JSON."""
+        from alewm_lab.benchmarks.encoder_kernels import bench_encoder_blocks
+
+        bench_encoder_blocks(**vars(self))
+
+
+@dataclass(frozen=True)
+class Planner:
+    """Time of a plan against the capacity it is made with."""
+
+    preset_name: PresetName = "two-room-192"
+    """The configuration; the weights are untrained."""
+    episodes: int = 50
+    """Episodes planned together."""
+    candidates: int = 300
+    """CEM: action sequences scored per iteration."""
+    iterations: int = 30
+    """CEM: times the distribution is refined."""
+    repeats: int = 5
+    """Timed plans after three warm-up ones; the median is reported."""
+    device: str = "auto"
+    """auto, cpu, cuda or cuda:1."""
+    capacities: tuple[int, ...] = ()
+    """Capacities to plan with; if not given, all that the configuration supports."""
+    reference: bool = False
+    """Time the plan of one episode by full-width rollouts, operation by operation, beside it."""
+    profile: bool = False
+    """Print where the GPU's time goes, kernel by kernel."""
+
+    def run(self) -> None:
+        """Prints the table and the line of JSON."""
+        from alewm_lab.benchmarks.planner import bench_planner
+
+        bench_planner(**vars(self))
+
+
+@dataclass(frozen=True)
+class Distilled:
+    """Time and memory of a plan against its capacity, with the model's own predictor and with distilled dynamics."""
+
+    preset_name: PresetName = "two-room-192"
+    """The configuration; the weights are untrained, and time does not depend on them."""
+    episodes: int = 1
+    """Episodes planned together."""
+    candidates: int = 300
+    """CEM: action sequences scored per iteration."""
+    iterations: int = 30
+    """CEM: times the distribution is refined."""
+    hidden: int = 128
+    """Units of each hidden layer of the distilled dynamics."""
+    repeats: int = 5
+    """Timed rounds after one warm-up round, both dynamics in turns; medians are reported."""
+    device: str = "auto"
+    """auto, cpu, cuda or cuda:1."""
+    capacities: tuple[int, ...] = ()
+    """Capacities to plan with; if not given, all that the configuration supports."""
+
+    def run(self) -> None:
+        """Prints the table and the line of JSON."""
+        from alewm_lab.benchmarks.distilled import bench_distilled
+
+        bench_distilled(**vars(self))
+
+
+@dataclass(frozen=True)
+class Evaluate:
+    """A whole Two-Room evaluation, environment, planning and floors together."""
+
+    preset_name: PresetName = "two-room-192"
+    """The configuration; the weights are untrained."""
+    episodes: int = 200
+    """Pairs to plan to."""
+    candidates: int = 300
+    """CEM: action sequences scored per iteration."""
+    iterations: int = 30
+    """CEM: times the distribution is refined."""
+    device: str = "auto"
+    """auto, cpu, cuda or cuda:1."""
+    reference: bool = False
+    """Search as it is written, in float32, also where a faster search could run."""
+
+    def run(self) -> None:
+        """Prints the table and the line of JSON."""
+        from alewm_lab.benchmarks.evaluate import bench_evaluate
+
+        bench_evaluate(**vars(self))
+
+
+@dataclass(frozen=True)
+class Check:
+    """Every fast path of a GPU beside its reference: are they equal up to rounding?"""
+
+    preset_name: PresetName = "two-room-192"
+    """The configuration; the weights are untrained."""
+    batch: BatchSize = 32
+    """Windows, images or candidates compared at once."""
+    device: str = "auto"
+    """auto, cuda or cuda:1."""
+
+    def run(self) -> None:
+        """Prints the table and the line of JSON; fails where a difference is too large."""
+        from alewm_lab.benchmarks.check import bench_check
+
+        bench_check(**vars(self))
+
+
+@dataclass(frozen=True)
+class Scaling(Sizes):
+    """How costs grow with capacity, candidates, episodes, batch, width and projections; a panel each."""
+
+    preset_name: PresetName = "two-room-192"
+    """The configuration that stays where another size grows."""
+    repeats: int = 5
+    """Timed calls after warm-up; the median is reported."""
+    device: str = "auto"
+    """auto, cpu, cuda or cuda:1."""
+    out: Path = Path("runs/scaling.png")
+    """The figure."""
+    kept: tuple[Path, ...] = ()
+    """Measure nothing and draw these again: files with the last lines of earlier calls."""
+
+    def run(self) -> None:
+        """Prints the tables and the line of JSON."""
+        from alewm_lab.benchmarks.scaling import bench_scaling, redraw_scaling
+
+        if self.kept:
+            redraw_scaling(self.kept, self.out)
+            return
+        bench_scaling(preset_name=self.preset_name, sizes=self, repeats=self.repeats, device=self.device, out=self.out)
+
+
+@dataclass(frozen=True)
+class FromNothing:
+    """`alewm demo` from an empty folder and empty caches: its wall time, and the success of its ALeWM."""
+
+    scale: Scale = "large"
+    """How much of everything, as in `alewm demo`; `large` needs a GPU."""
+    seeds: tuple[int, ...] = (3072, 3073, 3074)
+    """Seeds of recording and training, each from nothing."""
+    warm: bool = False
+    """Use what was compiled before, instead of empty caches for every seed."""
+    out: Path | None = None
+    """Folder to keep the run folders in; if not given, nothing is kept."""
+
+    def run(self) -> None:
+        """Prints the table and the line of JSON."""
+        from alewm_lab.benchmarks.from_nothing import bench_from_nothing
+
+        bench_from_nothing(**vars(self))
+
+
+@dataclass(frozen=True)
+class Regularizer:
+    """MixSIGReg forward and backward: every path beside the definition."""
+
+    batch: BatchSize = 256
+    """B, windows."""
+    frames: int = 9
+    """F, frame positions."""
+    latent_dim: int = 8
+    """D; every prefix is supported up to 16 coordinates, eight equal blocks beyond."""
+    projections: int = 64
+    """P, random directions."""
+    repeats: int = 15
+    """Timed calls after three warm-up calls; the median is reported."""
+    device: str = "cpu"
+    """auto (a GPU where there is one), cpu, cuda or cuda:1."""
+
+    def run(self) -> None:
+        """Prints the table and the line of JSON."""
+        from alewm_lab.benchmarks.regularizer import bench_regularizer
+
+        bench_regularizer(**vars(self))
+
+
+@dataclass(frozen=True)
+class Bench:
+    """Measure a fast path on this machine; the last line is JSON."""
+
+    what: tyro.conf.OmitSubcommandPrefixes[
+        tyro.conf.OmitArgPrefixes[
+            Annotated[Collect, tyro.conf.subcommand("collect")]
+            | Annotated[Loader, tyro.conf.subcommand("loader")]
+            | Annotated[Replay, tyro.conf.subcommand("replay")]
+            | Annotated[ReplaySimulated, tyro.conf.subcommand("replay-simulated")]
+            | Annotated[TrueSimulator, tyro.conf.subcommand("true-simulator")]
+            | Annotated[PushT, tyro.conf.subcommand("push-t")]
+            | Annotated[TrainStep, tyro.conf.subcommand("train-step")]
+            | Annotated[EncoderBlocks, tyro.conf.subcommand("encoder-blocks")]
+            | Annotated[Planner, tyro.conf.subcommand("planner")]
+            | Annotated[Distilled, tyro.conf.subcommand("distilled")]
+            | Annotated[Evaluate, tyro.conf.subcommand("evaluate")]
+            | Annotated[Regularizer, tyro.conf.subcommand("regularizer")]
+            | Annotated[Check, tyro.conf.subcommand("check")]
+            | Annotated[Scaling, tyro.conf.subcommand("scaling")]
+            | Annotated[FromNothing, tyro.conf.subcommand("from-nothing")]
+        ]
+    ]
+    """What to measure."""
+
+    def run(self) -> None:
+        """Measures it."""
+        self.what.run()

@@ -1,0 +1,172 @@
+"""`alewm-lab experiment`: a table or figure of the paper, or one beyond it, as one command."""
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import tyro
+
+from alewm.config import check_seeds
+from alewm.errors import InputError
+from alewm.workers import num_processes
+from alewm_lab.oscillator import NAME as OSCILLATOR
+
+if TYPE_CHECKING:
+    from alewm.sweeps.choice import Choice
+    from alewm.sweeps.jobs import Executor
+    from alewm.sweeps.library import Library
+    from alewm.sweeps.results import Recipe
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """Train, select on validation pairs, plan to test pairs, and write the tables and figures of an experiment.
+
+    Finished runs below --runs are reused, whoever trained them; repeating the command after an interruption continues.
+    """
+
+    name: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="NAME")] = None
+    """The experiment, for example prefix-sweep; --list shows all."""
+    scale: Literal["smoke", "tiny", "short", "paper"] = "paper"
+    """`paper` is the paper's budget; `short` has fewer updates, the same data and evaluation, and says so in every
+    caption; `tiny` is Two-Room with models that learn to plan in minutes on a CPU; `smoke` is the same path in seconds,
+    and its numbers mean nothing."""
+    short_steps: int | None = None
+    """Updates per model at the scale `short`; if not given, 10,000."""
+    short_rate: float | None = None
+    """Peak learning rate at the scale `short`, where few updates can bear a larger one; if not given, the paper's."""
+    only: tuple[str, ...] = ()
+    """Only these tasks and widths, for example --only two-room 192; everything if not given."""
+    seeds: tuple[int, ...] = ()
+    """Model seeds; if not given, the paper's 3072, 3073 and 3074 (two of them at the scale `smoke`)."""
+    search: bool = False
+    """Search the paper's grids of λ, s_q and α on validation pairs instead of taking the rows the paper selected; for
+    experiments that compare selected configurations."""
+    lewm_widths: tuple[int, ...] = ()
+    """Widths among which LeWM's best is chosen, besides the full one, where an experiment chooses: --lewm-widths 192
+    trains it at d = 192 alone in that block. If not given, all of the paper's grid."""
+    data: Path = Path("data")
+    """Folder with one file of episodes per task: two-room.h5, push-t.h5, reacher.h5, cube.h5. The scales
+    `tiny` and `smoke` record their own."""
+    runs: Path = Path("runs")
+    """Folder of all runs; results go to experiments/NAME-SCALE below it, with the tasks and widths of --only added."""
+    jobs: int = 1
+    """Processes that train and evaluate side by side; 0 means one per core."""
+    ray: bool = False
+    """Train and evaluate on Ray instead, one model per GPU (or per core where there is none)."""
+    address: str | None = None
+    """With --ray: a running cluster, as HOST:PORT or auto, as for `alewm sweep`; if not given, Ray on this machine."""
+    device: str = "auto"
+    """auto (a GPU where there is one), cpu, cuda or cuda:1."""
+    dry_run: bool = False
+    """Print every command, the number of runs and an estimate of hours, and stop."""
+    updates_per_second: float | None = None
+    """For the estimate of a dry run, where no finished run tells: as `alewm-lab bench train-step` measures it, and
+    for the scale `tiny` updates of `two-room-tiny`. If not given, what was measured on an NVIDIA H200, or an AMD EPYC
+    core."""
+    list: bool = False
+    """List the experiments and stop."""
+
+    def run(self) -> None:
+        """Does what is missing, writes the outcome and prints its tables."""
+        from alewm_lab.experiments.catalogue import RECIPES, recipe
+
+        if self.list:
+            lines = {name: each.summary for name, each in RECIPES.items()}
+            lines[OSCILLATOR] = "the toy study on a CPU: four known factors in the first four coordinates"
+            print("\n".join(f"{name:<{max(map(len, lines))}}  {summary}" for name, summary in lines.items()))
+            return
+        if self.name is None:
+            raise InputError("Name an experiment: alewm-lab experiment NAME. `alewm-lab experiment --list` shows all.")
+        self._check_flags()
+        if self.name == OSCILLATOR:
+            self._run_oscillator()
+            return
+
+        from alewm.devices import find_device
+        from alewm.runs.provenance import provenance
+        from alewm.sweeps.estimate import planned
+        from alewm_lab.experiments.framework import execute, record_own_data, write_outcome
+        from alewm_lab.publishing.experiments_page import write_experiments_report
+
+        asked = recipe(self.name)
+        choice = self._choice(asked)
+        library = self._library(choice)
+        experiment = asked.build(choice)
+        if self.dry_run:
+            for line in planned(experiment, library, self.updates_per_second):
+                print(line)
+            return
+        device, jobs = find_device(self.device), num_processes(self.jobs)
+        if choice.scale.own_data is not None:
+            record_own_data(library, choice.scale.own_data, experiment.data_sets)
+        executor = self._cluster() if self.ray else None
+        outcome = execute(experiment, library, jobs=jobs, device=device, executor=executor)
+        out = self.runs / "experiments" / f"{experiment.name}-{choice.folder}"
+        write_outcome(experiment, outcome, asked.summary, provenance()["command"], out)
+        for table in outcome.tables:
+            print(table.markdown())
+        for finding in outcome.findings:
+            print(finding)
+        print(write_experiments_report([out], out))
+
+    def _check_flags(self) -> None:
+        """Refuses numbers that make no sense, and flags that do not go together."""
+        if self.short_steps is not None and (self.scale != "short" or self.short_steps < 1):
+            raise InputError(f"--short-steps {self.short_steps} is a number of updates for --scale short.")
+        if self.short_rate is not None and (self.scale != "short" or not 0 < self.short_rate < math.inf):
+            raise InputError(f"--short-rate {self.short_rate:g} is a positive learning rate for --scale short.")
+        if (self.address is not None and not self.ray) or (self.ray and self.jobs != 1):
+            raise InputError(
+                "--address goes with --ray, and --jobs with neither: Ray decides how many run side by side."
+            )
+        if self.updates_per_second is not None and self.updates_per_second <= 0:
+            raise InputError(f"--updates-per-second must be positive, got {self.updates_per_second}.")
+
+    def _cluster(self) -> "Executor":
+        from alewm.sweeps.jobs import Share
+        from alewm.sweeps.ray_cluster import RayCluster
+
+        return RayCluster(self.address, self.device, Share())
+
+    def _run_oscillator(self) -> None:
+        """The toy study has runs, scales and seeds of its own."""
+        from alewm_lab.cli.oscillator import Oscillator
+
+        if self.scale in ("tiny", "short") or self.only or self.search:
+            raise InputError(
+                "The oscillator has the scales paper and smoke and no --only; its search is `alewm-lab oscillator`."
+            )
+        # Not among the experiments: what it writes is a study of its own, which `alewm report` has no page for.
+        out = self.runs / OSCILLATOR / self.scale
+        seeds, epochs = (self.seeds or (0, 1, 2), None) if self.scale == "paper" else (self.seeds or (0,), 1)
+        if self.dry_run:
+            print(
+                f"alewm-lab oscillator --out {out} --seeds {' '.join(map(str, seeds))}"
+                + (f" --epochs {epochs}" if epochs else "")
+            )
+            return
+        Oscillator(out=out, seeds=seeds, epochs=epochs, jobs=self.jobs).run()
+
+    def _choice(self, asked: "Recipe") -> "Choice":
+        from alewm.sweeps.choice import Choice
+        from alewm.sweeps.scale import make_scale
+
+        scale = make_scale(self.scale, self.short_steps, self.short_rate)
+        if scale.is_for_cpu and self.only:
+            raise InputError(f"The scale {scale.name} has one task and one width; --only has nothing to choose from.")
+        if self.search and not asked.compares_configurations:
+            raise InputError(f"{asked.name} compares no configurations, so that --search has nothing to search.")
+        if self.lewm_widths and not asked.chooses_lewm_width:
+            raise InputError(f"{asked.name} does not choose LeWM's width, so that --lewm-widths has nothing to limit.")
+        seeds = self.seeds or asked.seeds or scale.seeds
+        check_seeds(seeds)
+        return Choice(scale, seeds, self.only, self.search, self.lewm_widths)
+
+    def _library(self, choice: "Choice") -> "Library":
+        from alewm.sweeps.library import Library
+
+        if choice.is_for_cpu:
+            return Library(self.runs / self.scale, self.runs / self.scale / "data")
+        return Library(self.runs, self.data)

@@ -1,0 +1,147 @@
+"""The episodes of scales without a GPU, which an experiment records itself.
+
+An outcome as files: tables in three formats, figures in two, and what a report needs to show them.
+
+Doing what is missing for an experiment: in this process, or in those of an executor.
+"""
+
+from collections.abc import Sequence
+from contextlib import closing, nullcontext
+from pathlib import Path
+
+import torch
+
+from alewm.envs.collection import collect_task
+from alewm.errors import InputError
+from alewm.files import write_bytes, write_json, write_text
+from alewm.progress import Progress
+from alewm.sweeps.jobs import Executor, Job, Share, finish_all, make_job
+from alewm.sweeps.library import Library
+from alewm.sweeps.local_processes import LocalProcesses
+from alewm.sweeps.results import Experiment, NotThereYetError, Outcome, Results
+from alewm.sweeps.scale import TINY_PRESET, OwnData
+from alewm.sweeps.work import Training, Work
+from alewm.theme import as_png, light_and_dark
+from alewm.training.presets import preset
+
+
+def record_own_data(library: Library, own: OwnData, data_sets: set[str]) -> None:
+    """Record Two-Room episodes of small images for each of `data_sets` that `library` lacks.
+
+    A second data set, `two-room-2`, has other episodes.
+    """
+    size = preset(TINY_PRESET).model.encoder.image_size
+    for name in sorted(data_sets):
+        number = int(name.removeprefix("two-room-")) - 1 if name != "two-room" else 0
+        path, seed = library.data_path(name), own.seed + number
+        collect_task("two-room", path, num_episodes=own.num_episodes, seed=seed, image_size=size, jobs=1)
+
+
+DESCRIPTION = "experiment.json"
+
+
+def write_outcome(experiment: Experiment, outcome: Outcome, summary: str, command: str, out: Path) -> Path:
+    """Writes everything below `out`; the path of the description that `alewm report` reads."""
+    for table in outcome.tables:
+        for suffix, text in (("md", table.markdown()), ("tex", table.latex()), ("csv", table.csv())):
+            write_text(out / "tables" / f"{table.name}.{suffix}", text)
+    for drawing in outcome.drawings:
+        light, dark = light_and_dark(drawing.draw)
+        write_bytes(out / "figures" / f"{drawing.name}.svg", light)
+        write_bytes(out / "figures" / f"{drawing.name}-dark.svg", dark)
+        write_bytes(out / "figures" / f"{drawing.name}.png", as_png(drawing.draw))
+    for film in outcome.films:
+        write_bytes(out / "films" / f"{film.name}.gif", film.gif)
+    description = {
+        "name": experiment.name,
+        "summary": summary,
+        "command": command,
+        "scale": experiment.choice.scale.name,
+        "note": experiment.choice.scale.note,
+        "seeds": list(experiment.choice.seeds),
+        "only": list(experiment.choice.only),
+        "runs": [run.name for run in experiment.runs],
+        "findings": list(outcome.findings),
+        "tables": [table.to_json() for table in outcome.tables],
+        "figures": [{"name": d.name, "caption": d.caption, "commands": list(d.commands)} for d in outcome.drawings],
+        "films": [{"name": film.name, "caption": film.caption} for film in outcome.films],
+    }
+    write_json(out / DESCRIPTION, description)
+    return out / DESCRIPTION
+
+
+LOGS = Path("experiments") / "logs"
+"""The folder among runs for what other processes print."""
+
+
+def execute(
+    experiment: Experiment, library: Library, *, jobs: int, device: torch.device, executor: Executor | None = None
+) -> Outcome:
+    """What the experiment shows, once everything it needs has been done; finished work is not repeated.
+
+    Without an `executor`, `jobs` processes of this machine do it; one job is this process.
+    """
+    if executor is None and jobs > 1:
+        executor = LocalProcesses.sharing(jobs, device, Share())
+    with nullcontext() if executor is None else closing(executor):
+        library.check_data(experiment.data_sets)
+        results = Results(library)
+        _perform(chains(experiment, results), "runs", library, device, executor)
+        for stage in experiment.stages:
+            _perform([[work] for work in stage.works(results)], stage.title, library, device, executor)
+    return experiment.outcome(results).noting(library.data_notes(experiment.data_sets))
+
+
+def chains(experiment: Experiment, results: Results) -> list[list[Work]]:
+    """Every run's training, and behind it what is to be done with the model whatever the others turn out to be.
+
+    So models are evaluated as they come, and whoever has to stop early has results; work that fails stops those after
+    it, unless other processes do them.
+    """
+    by_run: dict[str, list[Work]] = {run.key: [Training(run)] for run in experiment.runs}
+    for stage in experiment.stages:
+        try:
+            works = stage.works(results)
+        except NotThereYetError:
+            break
+        for work in works:
+            by_run[work.run.key].append(work)
+    return list(by_run.values())
+
+
+def _perform(
+    asked: Sequence[Sequence[Work]], title: str, library: Library, device: torch.device, executor: Executor | None
+) -> None:
+    """Does what is missing of each chain, in its order; chains side by side where there is an executor."""
+    left = [[work for work in dict.fromkeys(chain) if not work.is_done(library)] for chain in asked]
+    missing = list(dict.fromkeys(map(tuple, filter(None, left))))
+    if executor is None or not missing:
+        for work in (work for chain in missing for work in chain):
+            if not work.is_done(library):  # under the name of another preset with the same configuration
+                work.perform(library, device)
+        return
+    logs = library.root / LOGS
+    jobs = [make_job(f"{chain[0].run.name}-{i}", chain, library, executor, logs) for i, chain in enumerate(missing)]
+    with Progress(title, len(asked), "units", done=len(asked) - len(missing)) as bar:
+        failures = finish_all(jobs, executor, _Bar(bar))
+    if failures:
+        lines = "\n".join(f"  {name}: {failure}" for name, failure in failures.items())
+        raise InputError(f"{len(failures)} of {len(jobs)} units of work failed; {logs} has what they printed:\n{lines}")
+
+
+class _Bar:
+    """Shows jobs as one bar."""
+
+    def __init__(self, bar: Progress) -> None:
+        self.bar = bar
+
+    def succeeded(self, job: Job) -> None:
+        """One more."""
+        self.bar.advance(note=job.works[0].run.name)
+
+    def failed(self, job: Job, failure: str, *, is_tried_again: bool) -> None:
+        """Said at the end."""
+
+    def look(self) -> None:
+        """Nothing changes with time alone."""
+        self.bar.advance(0)

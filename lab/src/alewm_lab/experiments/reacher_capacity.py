@@ -1,0 +1,201 @@
+"""Which capacity Reacher's episodes get, against how far the goal is from the start."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+import torch
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from alewm.evaluation.closed_loop import GoalPairs
+from alewm.evaluation.records import EpisodeRecord
+from alewm.evaluation.trained import Trained
+from alewm.sweeps.choice import Choice
+from alewm.sweeps.results import Drawing, Experiment, Outcome, Recipe, Results, Stage
+from alewm.sweeps.work import Evaluation, Measurement, Work
+from alewm.tables import Cell, Row, Table
+from alewm.theme import Draw, Theme
+
+
+@dataclass(frozen=True)
+class Allocation:
+    """One model's episodes."""
+
+    seed: int
+    records: tuple[EpisodeRecord, ...]
+    pixels: tuple[float, ...]
+    """Start-goal displacement of what moves, in pixels of the native picture."""
+    features: tuple[float, ...]
+    """Euclidean distance of the start's and the goal's CLS tokens."""
+    pair: tuple[int, int]
+    """The two capacities whose probabilities are compared: those chosen most often."""
+    log_ratios: tuple[float, ...]
+    """log q(larger) - log q(smaller)."""
+
+
+def build(choice: Choice) -> Experiment:
+    """The models of one width, their test episodes, and the distances of each."""
+    choice.refuse_tiny("reacher-capacity is about Reacher")
+    (width,) = choice.widths(192)
+    (task,) = choice.tasks("reacher")
+    runs = choice.over_seeds(choice.alewm, task, width)
+    test = choice.scale.evaluation()
+    measured = {run: Measurement(run, "distances", measure, made_by=choice.command("reacher-capacity")) for run in runs}
+
+    def outcome(results: Results) -> Outcome:
+        allocations = [
+            _allocation(run.seed, results.records(run, test), results.measured(measured[run]), support)
+            for run, support in ((run, run.config.model.capacities) for run in runs)
+        ]
+        rows: list[Row] = []
+        for run, each in zip(runs, allocations, strict=True):
+            commands = results.commands([run], test)
+            for k in sorted({record.capacity for record in each.records}):
+                chosen = [i for i, record in enumerate(each.records) if record.capacity == k]
+                missed = [i for i in chosen if not each.records[i].success]
+                reached = [i for i in chosen if each.records[i].success]
+                cells = [
+                    str(len(chosen)),
+                    _mean(each.pixels, chosen),
+                    _mean(each.pixels, reached),
+                    _mean(each.pixels, missed),
+                    _mean(each.features, chosen),
+                    f"{len(missed)}",
+                ]
+                rows.append([str(each.seed), str(k), *(Cell(text, commands=commands) for text in cells)])
+        head = ["seed", "K", "episodes", "pixels", "pixels, reached", "pixels, missed", "CLS distance", "missed"]
+        text = "Test episodes by chosen capacity: mean start-goal displacement in pixels and in CLS space."
+        table = Table.of("reacher-capacity", choice.caption(text), head, rows)
+        caption = choice.caption(
+            "Left: start-goal displacement by chosen capacity; bars are means, counts in parentheses. Right: log ratio "
+            "of the probabilities of the two capacities chosen most often, against the distance of the CLS tokens. "
+            "Crosses are episodes that failed."
+        )
+        drawing = Drawing("reacher-capacity", caption, _panels(allocations), results.commands(runs, test))
+        correlations = tuple(
+            f"Seed {each.seed}: correlation of log q({each.pair[1]})/q({each.pair[0]}) with CLS distance "
+            f"{_correlation(each.features, each.log_ratios)}, with displacement in pixels "
+            f"{_correlation(each.pixels, each.log_ratios)}."
+            for each in allocations
+        )
+        return Outcome((table,), (drawing,), findings=correlations)
+
+    works: list[Work] = [Evaluation(run, test, num_animations=choice.scale.num_animations) for run in runs]
+    works += list(measured.values())
+    stage = Stage("planning to test pairs and measuring distances", lambda _: works, len(works))
+    return Experiment("reacher-capacity", choice, runs, (stage,), outcome)
+
+
+def measure(folder: Path, data: Path, device: torch.device, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Distances between start and goal of every test pair, as the model sees them and in pixels."""
+    with Trained.open(folder, data, device) as trained:
+        pairs = trained.test_pairs()
+        envs = trained.task.make_vector_env(len(pairs), image_size=trained.model.config.encoder.image_size)
+        envs.reset_to(pairs.start_rows, pairs.goal_rows)
+        frames = torch.stack([envs.render().cpu(), envs.render_goal().cpu()], 1)
+        with torch.no_grad():
+            parts = [trained.model.encode(part.to(device)).features.cpu() for part in torch.split(frames, 32)]
+        features = torch.cat(parts).float()
+        return {
+            "episodes": list(pairs.episodes),
+            "features": (features[:, 0] - features[:, 1]).norm(dim=-1).tolist(),
+            "pixels": _displacement(trained.task.name, pairs).tolist(),
+        }
+
+
+def _displacement(task: str, pairs: GoalPairs) -> np.ndarray:
+    """How far what moves is from its goal, in pixels: Reacher's finger, Two-Room's dot."""
+    if task == "two-room":
+        start, goal = (np.asarray(rows["proprio"], dtype=np.float64) for rows in (pairs.start_rows, pairs.goal_rows))
+        scale = 1.0
+    else:
+        from alewm.envs.reacher.physics import finger_position, pixels_per_metre
+
+        sides = (pairs.start_rows["qpos"], pairs.goal_rows["qpos"])
+        start, goal = (np.stack([finger_position(np.asarray(qpos)) for qpos in side]) for side in sides)
+        scale = pixels_per_metre()
+    moved: np.ndarray = scale * np.linalg.norm(start - goal, axis=-1)
+    return moved
+
+
+def _allocation(
+    seed: int, records: list[EpisodeRecord], measured: Mapping[str, Any], support: tuple[int, ...]
+) -> Allocation:
+    place = {episode: index for index, episode in enumerate(measured["episodes"])}
+    order = [place[record.episode] for record in records]
+    pair = _compared(records, support)
+    low, high = (support.index(k) for k in pair)
+    tiny = 1e-30  # a probability may round to zero
+    return Allocation(
+        seed,
+        tuple(records),
+        tuple(measured["pixels"][i] for i in order),
+        tuple(measured["features"][i] for i in order),
+        pair,
+        tuple(math.log(max(r.q[high], tiny)) - math.log(max(r.q[low], tiny)) for r in records),
+    )
+
+
+def _compared(records: list[EpisodeRecord], support: tuple[int, ...]) -> tuple[int, int]:
+    """The two capacities chosen most often; where only one is, the likelier of its neighbours beside it."""
+    mean = [fmean(record.q[c] for record in records) for c in range(len(support))]
+    counts = [sum(record.capacity == k for record in records) for k in support]
+    first, second = sorted(range(len(support)), key=lambda c: (counts[c], mean[c]), reverse=True)[:2]
+    low, high = sorted((support[first], support[second]))
+    return low, high
+
+
+def _mean(values: tuple[float, ...], chosen: list[int]) -> str:
+    return f"{fmean(values[i] for i in chosen):.3g}" if chosen else "–"
+
+
+def _correlation(x: tuple[float, ...], y: tuple[float, ...]) -> str:
+    if len(x) < 3 or min(np.std(x), np.std(y)) == 0:
+        return "undefined"
+    return f"{np.corrcoef(x, y)[0, 1]:+.2f}"
+
+
+def _panels(allocations: list[Allocation]) -> Draw:
+    def draw(theme: Theme) -> Figure:
+        figure = Figure(figsize=(6.4, 2.5 * len(allocations)), layout="constrained")
+        panels = figure.subplots(len(allocations), 2, squeeze=False)
+        for (left, right), each in zip(panels, allocations, strict=True):
+            ks = sorted({record.capacity for record in each.records})
+            for position, k in enumerate(ks):
+                chosen = [i for i, record in enumerate(each.records) if record.capacity == k]
+                _scatter(left, theme, each, chosen, position, [position + _jitter(i) for i in chosen], each.pixels)
+                mean = fmean(each.pixels[i] for i in chosen)
+                left.plot([position - 0.3, position + 0.3], [mean, mean], color=theme.text, linewidth=2)
+                _scatter(right, theme, each, chosen, position, [each.features[i] for i in chosen], each.log_ratios)
+            labels = [f"K = {k} ({sum(r.capacity == k for r in each.records)})" for k in ks]
+            left.set_xticks(range(len(ks)), labels)
+            left.set(title=f"seed {each.seed}", ylabel="displacement (pixels)", xlim=(-0.6, len(ks) - 0.4))
+            left.grid(axis="x", visible=False)
+            low, high = each.pair
+            right.set(xlabel="CLS distance, start to goal", ylabel=f"log q({high}) / q({low})")
+        return figure
+
+    return draw
+
+
+def _scatter(
+    axes: Axes, theme: Theme, each: Allocation, chosen: list[int], index: int, x: list[float], y: tuple[float, ...]
+) -> None:
+    for is_success, marker in ((True, "so^Dv"[index % 5]), (False, "x")):
+        kept = [(a, y[i]) for a, i in zip(x, chosen, strict=True) if each.records[i].success == is_success]
+        color = theme.color((0, 3, 2, 4, 5)[index % 5]) if is_success else theme.color(1)
+        if kept:
+            axes.plot(*zip(*kept, strict=True), marker, color=color, ms=3.5, alpha=0.75)
+
+
+def _jitter(i: int) -> float:
+    """Sideways, so that points of one capacity do not cover each other; the same every time."""
+    return 0.44 * ((i * 0.618034) % 1.0 - 0.5)
+
+
+RECIPE = Recipe("reacher-capacity", "chosen capacity against the distance from start to goal, failures marked", build)

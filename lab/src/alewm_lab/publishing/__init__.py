@@ -1,0 +1,1 @@
+"""Records of finished runs, and the pages made from them."""

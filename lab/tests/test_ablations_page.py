@@ -1,0 +1,208 @@
+"""docs/ablations.md shows what the records hold: tables as they were made, and a summary of the same numbers."""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+
+import pytest
+
+from alewm.evaluation.statistics import Spread
+from alewm_lab.experiments.training_path import PATH_HEAD
+from alewm_lab.publishing.published import read_results
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs/ablations.md").read_text()
+TINY = ROOT / "results/ablations-tiny"
+PUBLISHED = read_results(ROOT / "results")
+RUNS = {(run.run.folder.parent.name, run.run.name): run for scale in PUBLISHED.scales for run in scale.runs}
+RESULTS_SECTION = (
+    (ROOT / "docs/results.md").read_text().split("\n## TwoRoom, ViT-Tiny, 4,500 updates at 5e-5\n")[1].split("\n## ")[0]
+)
+
+
+@dataclass(frozen=True)
+class Places:
+    """What a variant is called where it was measured; nothing where it was not."""
+
+    tiny: str = ""
+    """In the tables of the tiny scale."""
+    tiny_run: str = ""
+    """Its published tiny runs, without their seeds."""
+    paper_size: str = ""
+    """On the page of results."""
+    oscillators: str = ""
+    """The beginning of its row in the tables of the studies."""
+
+
+VARIANTS = {
+    "nothing: ALeWM": Places(
+        tiny="ALeWM",
+        tiny_run="alewm",
+        paper_size="ALeWM, d = 192, λ = 0.3, s_q = 3, α = 3",
+        oscillators="ALeWM, paper's way | 0.01 | -1.5 | 1 |",
+    ),
+    "exact marginalisation instead of sampling": Places(
+        tiny="exact marginalisation",
+        paper_size="ALeWM, exact marginalisation, d = 192",
+        oscillators="ALeWM, paper's way, exact marginalisation |",
+    ),
+    "a slower selector, s_q 0.3": Places(
+        tiny="s_q 0.3",
+        paper_size="ALeWM, d = 192, λ = 0.3, s_q = 0.3, α = 3",
+        oscillators="ALeWM, paper's way | 0.01 | -1.5 | 0.3 |",
+    ),
+    "KL(q ‖ π₀) of weight 0.01": Places(
+        tiny="KL 0.01 to the prior",
+        paper_size="ALeWM, KL 0.01 to the prior, d = 192",
+        oscillators="ALeWM, paper's way, KL 0.01 |",
+    ),
+    "KL(q ‖ π₀) of weight 0.1": Places(
+        tiny="KL 0.1 to the prior",
+        tiny_run="kl0.1",
+        paper_size="ALeWM, KL 0.1 to the prior, d = 192",
+        oscillators="ALeWM, paper's way, KL 0.1 |",
+    ),
+    "q the prior for an eighth of training, then learned": Places(
+        tiny_run="delay-0.125",
+        oscillators="ALeWM, paper's way, delay 0.125 |",
+    ),
+    "q the prior for half of training, then learned": Places(
+        tiny="q delayed by 1/2",
+        tiny_run="delay-0.5",
+        paper_size="ALeWM, q delayed by 50 %, d = 192",
+        oscillators="ALeWM, paper's way, delay 0.5 |",
+    ),
+    "q frozen at the prior": Places(
+        tiny="q frozen at the prior",
+        tiny_run="frozen",
+        paper_size="ALeWM, q frozen at the prior, d = 192",
+        oscillators="ALeWM, paper's way, selector frozen |",
+    ),
+    "SIGReg of the sampled masked latent": Places(
+        tiny="SIGReg, sampled",
+        tiny_run="sigreg",
+        paper_size="ALeWM, SIGReg, d = 192",
+    ),
+    "SIGReg of the mixture under q": Places(
+        tiny="SIGReg, marginal",
+        paper_size="ALeWM, SIGReg, marginal, d = 192",
+    ),
+    "nested dropout, full target": Places(
+        tiny="nested dropout, full target",
+        paper_size="nested dropout, full target, d = 192",
+    ),
+    "LeWM": Places(
+        tiny="LeWM",
+        tiny_run="lewm",
+        paper_size="LeWM, d = 192, λ = 0.09",
+        oscillators="LeWM d=8 |",
+    ),
+}
+EIGHTH = "q the prior for an eighth of training, then learned"
+
+
+def measured(place: str) -> list[str]:
+    """The variants that have a name there."""
+    return [name for name, places in VARIANTS.items() if getattr(places, place)]
+
+
+def rows(text: str) -> list[list[str]]:
+    lines = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("| ")]
+    return [[cell.strip() for cell in line] for line in lines]
+
+
+SUMMARY = {row[0]: row for row in rows(PAGE.split("± is the standard error")[0])[1:]}
+
+
+def test_the_tables_are_those_that_were_made():
+    tables = {path.stem: path.read_text() for path in TINY.glob("*.md")}
+    assert tables.keys() >= {"ablations", "selector", "capacities", "goal-cost", "selection-rules", "probes"}
+    assert [name for name, text in tables.items() if text not in PAGE] == []
+
+
+def test_the_summary_has_a_row_for_each_variant():
+    assert set(VARIANTS) == set(SUMMARY)
+
+
+@pytest.mark.parametrize("name", measured("tiny"))
+def test_tiny_successes_are_those_of_the_table(name):
+    made = {row[1]: (row[2], row[5]) for row in rows((TINY / "ablations.md").read_text())}
+    assert SUMMARY[name][4] == made[VARIANTS[name].tiny][0]
+    planned = [float(k) for k in SUMMARY[name][5].removesuffix(" of 32").split(", ")]
+    assert made[VARIANTS[name].tiny][1].split(" ")[0] == f"{fmean(planned):.2f}"
+
+
+@pytest.mark.parametrize("name", measured("tiny_run"))
+def test_other_seeds_are_those_that_were_published(name):
+    """Those after the first three, and the first three of what the table of this page does not have."""
+    seeds, place = ((3072, 3073, 3074), 4) if name == EIGHTH else ((3075, 3076, 3077), 6)
+    runs = [RUNS["two-room-tiny-ablations", f"{VARIANTS[name].tiny_run}-{seed}"] for seed in seeds]
+    found = [run.evaluations["100-episodes_cem-300x10-30"] for run in runs]
+    assert SUMMARY[name][place] == Spread.of([each["success_rate"] for each in found]).percent(1)
+    assert SUMMARY[name][place + 1] == ", ".join(f"{each['mean_capacity']:.0f}" for each in found)
+
+
+def test_what_other_seeds_do_not_have_is_left_out():
+    without = {name for name, row in SUMMARY.items() if row[6] == "–"}
+    assert without == set(SUMMARY) - set(measured("tiny_run")) | {EIGHTH}
+
+
+def published(name: str) -> dict[tuple[str, str], str]:
+    """Success with its interval of each run at the paper's size that the page of results links to, in seeds' order."""
+    line = re.search(rf"^{re.escape(VARIANTS[name].paper_size)}; (\[seed 3072\].+):$", RESULTS_SECTION, re.M)[1]
+    found = re.findall(r'\[seed \d+\]\((\S+) "(\S+)"\) (\S+ \(\S+ to \S+\))', line)
+    return {(Path(link).parent.name, run): success for link, run, success in found}
+
+
+@pytest.mark.parametrize("name", measured("paper_size"))
+def test_successes_at_the_paper_s_size_are_those_of_the_page_of_results(name):
+    first, *further = published(name).values()
+    assert SUMMARY[name][1] == first
+    assert SUMMARY[name][2] == (", ".join(each.split(" ")[0] for each in further) or "–")
+
+
+def row_of_results(column: str, name: str) -> dict[str, str]:
+    """The row of a variant, by column, in the table of the page of results that has this column."""
+    method, is_lewm = VARIANTS[name].paper_size.split(", d = ")[0], name == "LeWM"
+    selector = {"nested dropout, full target": "–", "LeWM": "–", "a slower selector, s_q 0.3": "0.3"}.get(name, "3")
+    settings = [method, "192", "0.09" if is_lewm else "0.3", selector, "–" if is_lewm else "3"]
+    tables = [rows(text) for text in RESULTS_SECTION.split("\n\n") if text.startswith("| method")]
+    ((head, _, *body),) = [table for table in tables if column in table[0]]
+    (found,) = [row for row in body if row[:5] == settings]
+    return dict(zip(head, found, strict=True))
+
+
+def successes(run: tuple[str, str]) -> list[bool]:
+    return [episode["success"] for episode in RUNS[run].episodes[""]]
+
+
+@pytest.mark.parametrize("name", measured("paper_size"))
+def test_the_table_at_the_paper_s_size_is_that_of_the_records(name):
+    section = PAGE.split("## Two-Room at the paper's size")[1].split("Against the same seed")[0]
+    head, *body = rows(section)
+    (row,) = [dict(zip(head, row, strict=True)) for row in body if row[0] == name]
+    way, end = row_of_results("q farthest from π₀", name), row_of_results("variance off by", name)
+    assert row.items() >= {column: way[column] for column in PATH_HEAD}.items()
+    assert (
+        row.items()
+        >= {column: end[column] for column in ("error / masked variance", "variance off by", "rank")}.items()
+    )
+    seeds = [int(seed) for seed in way["seeds"].split(", ")]
+    assert row["seeds"] == (way["seeds"] if len(seeds) < 3 else f"{seeds[0]} to {seeds[-1]}")
+    own, others = ([successes(run) for run in published(each)] for each in (name, "nothing: ALeWM"))
+    pairs = [pair for runs in zip(own, others, strict=False) for pair in zip(*runs, strict=True)]
+    won, lost = pairs.count((True, False)), pairs.count((False, True))
+    assert row["pairs won, lost"] == ("–" if name == "nothing: ALeWM" else f"{won}, {lost}")
+
+
+@pytest.mark.parametrize("name", measured("oscillators"))
+def test_recoveries_are_those_of_the_studies(name):
+    tables = {study.name: study.markdown for study in PUBLISHED.studies}
+    lines = [line for study in ("oscillator-remedies", "oscillator") for line in tables[study].splitlines()]
+    line = next(line for line in lines if line.startswith(f"| {VARIANTS[name].oscillators}"))
+    assert rows(line)[0][6] == SUMMARY[name][8]
+
+
+def test_what_was_not_run_is_said():
+    assert {name for name, row in SUMMARY.items() if row[1] == "not run"} == set(SUMMARY) - set(measured("paper_size"))

@@ -1,0 +1,73 @@
+"""No frame or action of a test episode reaches training, normalisation or selection."""
+
+import json
+import shutil
+
+import h5py
+import numpy as np
+import pytest
+
+from alewm.data.splits import load_or_make_splits
+from alewm.data.store import EpisodeStore
+from alewm.sweeps.choice import Choice
+from alewm.sweeps.library import Library
+from alewm.sweeps.results import Results
+from alewm.sweeps.scale import make_scale
+from alewm.sweeps.work import Evaluation, Training
+from alewm.training.presets import SEEDS
+from alewm_lab.experiments.catalogue import recipe
+from alewm_lab.experiments.main_table import Selected, candidates_of
+from older_files import remove_checksums
+from smoke_runs import CPU, smoke_library
+
+
+@pytest.fixture
+def smoke_data(tmp_path_factory):
+    return smoke_library(tmp_path_factory).data
+
+
+@pytest.fixture
+def poisoned(smoke_data, tmp_path_factory):
+    """The same file with every frame and action of its test episodes replaced by garbage."""
+    folder = tmp_path_factory.mktemp("poisoned")
+    path = shutil.copy(smoke_data / "two-room.h5", folder / "two-room.h5")
+    with EpisodeStore.open(path) as store:
+        rows = [store.rows_of(episode) for episode in load_or_make_splits(store).test]
+    (folder / "two-room.splits.json").unlink()
+    generator = np.random.default_rng(0)
+    with h5py.File(remove_checksums(path), "r+") as file:
+        for span in rows:
+            shape = file["pixels"][span].shape
+            file["pixels"][span] = generator.integers(0, 256, shape, dtype=np.uint8)
+            file["action"][span] = 1e6
+    return folder
+
+
+def test_garbage_in_test_episodes_changes_no_model_and_no_selection(smoke_data, poisoned, tmp_path):
+    choice = Choice(make_scale("smoke"), SEEDS[:1])
+    block = candidates_of(choice, "two-room", 32)
+    validation = choice.scale.evaluation("validation")
+    runs = [run for candidate in (*block.lewm, *block.alewm) for run in candidate.runs]
+    assert {run.key for run in runs} == {run.key for run in recipe("main-table").build(choice).runs}
+    found = []
+    for name, data in (("clean", smoke_data), ("poisoned", poisoned)):
+        library = Library(tmp_path / name, data)
+        for run in runs:
+            Training(run).perform(library, CPU)
+            Evaluation(run, validation).perform(library, CPU)
+        found.append((library, Selected(block, Results(library), validation).runs))
+    (clean, selected), (spoilt, selected_again) = found
+    assert selected == selected_again
+    for run in runs:
+        one, other = (library.folder(run) for library in (clean, spoilt))
+        (checkpoint,) = (path.name for path in (one / "checkpoints").iterdir())
+        weights = [(folder / "checkpoints" / checkpoint / "model.safetensors").read_bytes() for folder in (one, other)]
+        assert weights[0] == weights[1]
+        described = [
+            json.loads((folder / "checkpoints" / checkpoint / "checkpoint.json").read_text()) for folder in (one, other)
+        ]
+        assert described[0]["extras"]["action_statistics"] == described[1]["extras"]["action_statistics"]
+        # Were the garbage not there, this would prove nothing.
+        assert described[0]["extras"]["data"]["fingerprint"] != described[1]["extras"]["data"]["fingerprint"]
+        records = [(Evaluation(run, validation).folder(lib) / "episodes.jsonl").read_text() for lib in (clean, spoilt)]
+        assert records[0] == records[1]

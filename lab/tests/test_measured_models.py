@@ -1,0 +1,86 @@
+"""What measurements look at in a trained model, written out for one of the smoke runs."""
+
+import numpy as np
+import pytest
+import torch
+
+from alewm.capacity.prefix import prefix_masks
+from alewm.capacity.prior import survival
+from alewm.evaluation.trained import Trained
+from alewm.sweeps.choice import Choice
+from alewm.sweeps.scale import make_scale
+from alewm.sweeps.work import Training
+from alewm_lab.experiments import surprise
+from alewm_lab.experiments.theory import forced_losses, variance_beside_survival
+from smoke_runs import CPU, smoke_library
+
+
+@pytest.fixture
+def place(tmp_path_factory):
+    """The folder of a trained run, and its data."""
+    library, scale = smoke_library(tmp_path_factory), make_scale("smoke")
+    run = Choice(scale, scale.seeds).alewm("two-room", 32, scale.seeds[0])
+    if not Training(run).is_done(library):
+        Training(run).perform(library, CPU)
+    return library.folder(run), library.data_path("two-room")
+
+
+def test_windows_are_latents_and_normalised_actions_of_episodes_of_their_part(place):
+    with Trained.open(*place, CPU) as trained:
+        windows = trained.windows("validation", 12)
+        assert set(windows.episodes.tolist()) <= set(trained.splits.validation)
+        starts = [trained.store.rows_of(episode).start for episode in windows.episodes.tolist()]
+        assert (windows.starts >= np.array(starts)).all()
+        _, latents = trained.encode_rows(windows.starts + 5)
+        torch.testing.assert_close(windows.latents[:, 1], latents, rtol=1e-4, atol=1e-4)
+        actions = trained.store.actions[windows.starts[:, None] + np.arange(5, 10)]
+        expected = (actions - np.array(trained.statistics.mean)) / np.array(trained.statistics.std)
+        np.testing.assert_allclose(windows.actions[:, 1], expected.reshape(12, -1), rtol=1e-4, atol=1e-5)
+
+
+def test_a_forced_loss_is_that_of_predicting_the_whole_next_latent_from_the_masked_ones(place):
+    with Trained.open(*place, CPU) as trained:
+        model, windows = trained.model, trained.windows("validation", 12)
+        masks = prefix_masks(model.support)
+        for c, mask in enumerate(masks):
+            predicted = model.predict(windows.latents[:, :-1] * mask, windows.actions)
+            expected = (predicted - windows.latents[:, 1:]).square().sum(-1).mean(-1)
+            torch.testing.assert_close(forced_losses(model, windows, masks)[:, c], expected.detach())
+
+
+def test_the_survival_of_q_is_beside_that_of_the_prior(place):
+    with Trained.open(*place, CPU) as trained:
+        support, windows = trained.model.support, trained.windows("validation", 12)
+        q = torch.eye(len(support))[[1] * 6 + [0] * 6]
+        found = variance_beside_survival(trained, windows, q)
+        prior = trained.model.log_prior.exp()
+    assert found["q_survival"] == pytest.approx(survival(q.mean(0), support).tolist())
+    assert found["prior_survival"] == pytest.approx(survival(prior, support).tolist())
+    assert found["raw_variance"] == pytest.approx(windows.latents.flatten(0, 1).var(0, correction=0).tolist())
+    assert not any(found["masked_variance"][support.capacities[1] :])
+
+
+def test_surprise_compares_predictions_with_what_is_seen_on_the_prefix_they_are_made_from(place):
+    measured = surprise.measure(*place, CPU, {"num_windows": 30})
+    with Trained.open(*place, CPU) as trained:
+        model, windows = trained.model, trained.windows("test", 30)
+        for k, mask in zip(model.support.capacities, prefix_masks(model.support), strict=True):
+            z_hat = model.predict(windows.latents[:, :-1] * mask, windows.actions)[:, -1].detach()
+            true, frozen = ((z_hat - windows.latents[:, t])[:, :k].square().mean(-1) for t in (-1, -2))
+            expected = {"auroc": surprise.auroc(true, frozen), "ratio": float(frozen.median() / true.median())}
+            assert measured[str(k)]["frozen"] == pytest.approx(expected, rel=1e-3)
+
+
+def test_frames_swapped_in_are_far_away_in_the_episode_or_of_another_one(place):
+    generator = np.random.default_rng(0)
+    with Trained.open(*place, CPU) as trained:
+        windows = trained.windows("test", 40)
+        true = windows.starts + 15
+        elsewhere = surprise._rows_elsewhere(trained, windows.episodes, true, generator)
+        others = surprise._rows_of_others(windows.episodes, true, generator)
+        offsets = trained.store.offsets
+    episodes = [np.searchsorted(offsets, rows, side="right") - 1 for rows in (elsewhere, others)]
+    assert (episodes[0] == windows.episodes).all()
+    assert (np.abs(elsewhere - true) >= surprise.LEAST_JUMP).all()
+    assert (episodes[1] != windows.episodes).all()
+    assert set(others.tolist()) <= set(true.tolist())

@@ -1,0 +1,69 @@
+"""The experiment of one model on two data sets, from stored results at the paper's scale."""
+
+import json
+
+import pytest
+
+from alewm.errors import InputError
+from alewm.sweeps.choice import Choice
+from alewm.sweeps.library import Library
+from alewm.sweeps.results import Results
+from alewm.sweeps.scale import make_scale
+from alewm.training.presets import SEEDS
+from alewm_lab.experiments.mixed import build, mean_q_over_training
+
+PAPER = Choice(make_scale("paper"), SEEDS)
+
+
+@pytest.fixture
+def results(tmp_path):
+    """Three seeds whose q of the smallest capacity is 0.1, 0.2 and 0.3 on Reacher, and half that on Two-Room."""
+    library = Library(tmp_path, tmp_path)
+    experiment = build(PAPER)
+    for number, run in enumerate(experiment.runs, start=1):
+        entry = {"step": 50, "kind": "train"}
+        for name, share in (("reacher", 0.1), ("two-room", 0.05)):
+            others = (1 - share * number) / 7
+            entry |= {f"q/{name}/{k}": share * number if k == 8 else others for k in run.config.model.capacities}
+        library.folder(run).mkdir()
+        (library.folder(run) / "metrics.jsonl").write_text(json.dumps(entry) + "\n")
+    for number, work in enumerate(experiment.stages[0].works(Results(library))):
+        is_reacher = work.settings.data_set == "reacher"
+        floors = dict.fromkeys(("random_success_rate", "zero_success_rate", "presolved_share"), 0.125)
+        found = {
+            "success_rate": 0.9 - 0.1 * (number // 2) if is_reacher else 0.5,
+            "mean_capacity": 64 if is_reacher else 16,
+        }
+        work.folder(library).mkdir(parents=True)
+        evaluated = {"evaluated": work.settings.identity(), **found, **floors}
+        (work.folder(library) / "result.json").write_text(json.dumps(evaluated))
+    return Results(library)
+
+
+def test_every_seed_is_planned_with_on_both_data_sets_and_results_lie_apart(tmp_path):
+    experiment, library = build(PAPER), Library(tmp_path, tmp_path)
+    works = experiment.stages[0].works(Results(library))
+    assert len({work.folder(library) for work in works}) == 2 * len(SEEDS)
+    assert {work.settings.data_set for work in works} == experiment.data_sets == {"reacher", "two-room"}
+    assert all(f"--task {work.settings.data_set}" in work.command(library) for work in works)
+
+
+def test_the_table_has_the_paper_s_figures_beside_ours(results):
+    success, capacities = build(PAPER).outcome(results).tables
+    assert [[cell.text for cell in row] for row in success.rows] == [
+        ["Reacher", "80.00 ± 5.77", "64.00 ± 0.00", "85.17 ± 0.73", "63.95 ± 0.05", "12.5", "12.5", "12.5"],
+        ["TwoRoom", "50.00 ± 0.00", "16.00 ± 0.00", "36.17 ± 1.01", "21.33 ± 5.33", "12.5", "12.5", "12.5"],
+    ]
+    assert [row[1].text for row in capacities.rows] == ["0.002", "0.200", "0.100"]
+
+
+def test_q_is_averaged_over_seeds_and_begins_at_the_prior(results):
+    steps, values = mean_q_over_training(build(PAPER).runs, "reacher", results)[8]
+    assert steps == [0, 50]
+    assert values == pytest.approx([8**-3 / sum(rank**-3 for rank in range(1, 9)), 0.2], rel=1e-5)
+
+
+def test_neither_data_set_can_be_left_out():
+    with pytest.raises(InputError, match="one model on reacher and two-room together"):
+        build(Choice(PAPER.scale, SEEDS, only=("reacher",)))
+    assert build(Choice(PAPER.scale, SEEDS, only=("192",))).runs

@@ -1,0 +1,309 @@
+"""What is published can be checked: the page is that of the records, and the records give the rates in the results."""
+
+import gzip
+import json
+import re
+
+import pytest
+
+from alewm.errors import InputError
+from alewm.evaluation.statistics import Proportion
+from alewm.runs.provenance import portable
+from alewm_lab.publishing.publication import publication_name, read_publication
+from alewm_lab.publishing.published import read_published
+from alewm_lab.publishing.result_figures import TITLE_WIDTH
+from alewm_lab.publishing.results_page import results_page, write_results_page
+from copied_results import RESULTS, ROOT, change, edit, page_of, publisher
+
+
+def published_runs():
+    return [run for scale in read_published(RESULTS) for run in scale.runs]
+
+
+def test_the_committed_page_and_its_figures_are_those_of_the_records():
+    text, figures = results_page(RESULTS, ROOT / "docs" / "results.md")
+    outdated = "out of date, repeat: alewm-lab results --out docs/results.md"
+    assert text == (ROOT / "docs/results.md").read_text(), outdated
+    names = {
+        f"{figure.name}{kind}.svg": f"<!-- data {figure.digest} -->" for figure in figures for kind in ("", "-dark")
+    }
+    committed = {path.name: path.read_text().splitlines()[-1] for path in (ROOT / "docs/images/results").iterdir()}
+    assert committed == names, outdated
+
+
+@pytest.fixture
+def published(tmp_path):
+    return publisher(tmp_path)
+
+
+def test_figures_are_drawn_beside_the_page_and_old_ones_removed(published, tmp_path):
+    (tmp_path / "docs/images/results").mkdir(parents=True)
+    (tmp_path / "docs/images/results/old.svg").touch()
+    page = write_results_page(published("alewm"), tmp_path / "docs" / "results.md")
+    shown = re.findall(r'(?:srcset|src)="([^"]+)"', page.read_text())
+    drawn = sorted(str(path.relative_to(page.parent)) for path in page.parent.rglob("*.svg"))
+    assert sorted(shown) == drawn
+    assert all((page.parent / name).read_text().startswith("<?xml") for name in drawn)
+
+
+def share_of(name: str, rows: list[dict]) -> Proportion:
+    return Proportion(sum(row[name] for row in rows), len(rows))
+
+
+@pytest.mark.parametrize("run", published_runs(), ids=lambda run: f"{run.run.folder.parent.name}/{run.run.name}")
+def test_the_episodes_give_the_rates_of_the_results(run):
+    assert run.evaluations
+    for settings, result in run.evaluations.items():
+        episodes = run.episodes[settings]
+        hard = [episode for episode in episodes if not episode["presolved"]]
+        for suffix, rows in (("", episodes), ("_nontrivial", hard)):
+            success = share_of("success", rows)
+            assert result[f"episodes{suffix}"] == len(rows)
+            assert result[f"success_rate{suffix}"] == success.rate
+            assert result[f"interval{suffix}"] == success.interval
+            for floor in ("random", "zero", *(["replay"] if "replay_success_rate" in result else [])):
+                assert result[f"{floor}_success_rate{suffix}"] == share_of(f"{floor}_success", rows).rate
+        assert result["mean_capacity"] == sum(row["capacity"] for row in episodes) / len(episodes)
+        for k, count in result["capacity_counts"].items():
+            assert count == sum(row["capacity"] == int(k) for row in episodes)
+        assert {(row["seed"], row["commit"]) for row in episodes} == {(run.seed, result["made_with"]["commit"])}
+        assert len({row["pair"] for row in episodes}) == len(episodes)
+
+
+def test_pairs_of_one_demonstration_can_be_told():
+    """Push-T's test pairs are of ten copies each of 20 demonstrations; other tasks have no copies."""
+    for run in published_runs():
+        for episodes in run.episodes.values():
+            clusters = {row["demonstration"] for row in episodes}
+            if run.config["task"] == "push-t":
+                assert len(clusters) < len(episodes) / 2
+            else:
+                assert len(clusters) == len({row["episode"] for row in episodes})
+
+
+PUBLICATIONS = sorted(RESULTS.rglob("*.gz"))
+
+
+def test_nothing_published_names_a_machine_s_folders():
+    kept = [path for path in (ROOT / "benchmarks" / "results").rglob("*") if path.is_file()]
+    for path in (*kept, RESULTS / "paper.json"):
+        assert portable(json.loads(path.read_text())) == json.loads(path.read_text()), path
+    for path in PUBLICATIONS:
+        rows = read_publication(path)
+        assert portable(rows) == rows, path
+
+
+def test_publications_are_as_they_were_written():
+    """A file's name has the digest of its content, so that a change shows."""
+    assert len(PUBLICATIONS) > 5
+    for path in PUBLICATIONS:
+        assert path.name == publication_name(gzip.decompress(path.read_bytes()).decode(), path.name[:10])
+
+
+def test_seeds_of_one_configuration_become_a_mean_and_its_standard_error(published):
+    for seed, rate in ((3072, 0.98), (3073, 0.96), (3074, 1.0)):
+        results = published(f"alewm-{seed}", config={"training.seed": seed}, success_rate=rate)
+    text = page_of(results)
+    assert "| ALeWM | 192 | 0.3 | 3 | 3 | 3072, 3073, 3074 | 98.00 ± 1.15 | 98.38 ± 0.00 | 8.00 ± 0.00 |" in text
+    assert ", one seed |" not in text
+    assert "| 100.00 ± 0.00 at 8 |" in text
+
+
+def test_floors_of_several_seeds_are_a_range_from_the_lowest(published):
+    for seed, rate in ((3072, 0.03), (3073, 0.01), (3074, 0.02)):
+        results = published(f"alewm-{seed}", config={"training.seed": seed}, random_success_rate=rate)
+    assert re.search(r"\| uniform random \|.*\| 1\.0 to 3\.0 \|", page_of(results))
+
+
+def test_other_configurations_stand_in_rows_of_their_own_with_what_makes_them_different(published):
+    published("paper")
+    published("frozen", config={"objective.freezes_selector": True})
+    published("flat", config={"model.prior_degree": -1.0})
+    published("slow", config={"training.optim.weight_decay": 0.1})
+    lewm = {"objective.method": "lewm", "model.has_selector": False, "model.latent_dim": 32, "model.capacities": [32]}
+    results = published("lewm", config=lewm, mean_capacity=32.0)
+    text = page_of(results)
+    rows = [re.split(r"\s*\|\s*", line)[1:] for line in text.splitlines() if line.startswith("| ")]
+    by_name = {row[0]: row for row in reversed(rows)}  # those of the first table
+    assert by_name["ALeWM, weight_decay 0.001"][-2] == "100.00 ± 0.00 at 8"
+    assert by_name["ALeWM, q frozen at the prior"][-2] == "–"
+    assert by_name["ALeWM"][4] == "−1"
+    assert by_name["LeWM"][1:5] == ["32", "0.3", "–", "–"]
+    assert by_name["LeWM"][-2] == "95.00 ± 0.00 at 32"
+    assert "98.5 (95.7 to 99.5), one seed" in by_name["LeWM"]
+
+
+def test_commands_of_configurations_that_differ_in_a_column_are_told_apart(published):
+    published("paper")
+    published("delayed", config={"training.optim.selector_delay": 0.25})
+    text = page_of(published("slow", config={"training.optim.selector_multiplier": 0.3}))
+    assert "| ALeWM, q delayed by 25 % | 192 |" in text
+    assert '\nALeWM, d = 192, s_q = 3; [seed 3073](../results/here/paper.jsonl.gz "paper")' in text
+    assert '\nALeWM, d = 192, s_q = 0.3; [seed 3073](../results/here/slow.jsonl.gz "slow")' in text
+
+
+def test_q_over_updates_is_shown_where_it_was_learned(published, tmp_path):
+    results = published("frozen", config={"objective.freezes_selector": True})
+    assert not [each for each in results_page(results, tmp_path / "page.md")[1] if each.name.endswith("-dynamics")]
+    published("learned")
+    (dynamics,) = [each for each in results_page(results, tmp_path / "page.md")[1] if each.name.endswith("-dynamics")]
+    assert [" ".join(title.split()) for title, _ in dynamics.data] == ["ALeWM, d = 192, seed = 3073"]
+
+
+def test_titles_of_panels_fit_them(published, tmp_path):
+    changes = {"objective.prior_weight": 0.003, "training.optim.selector_delay": 0.125}
+    results = published("long", config=changes)
+    (dynamics,) = [each for each in results_page(results, tmp_path / "page.md")[1] if each.name.endswith("-dynamics")]
+    ((title, _),) = dynamics.data
+    lines = title.splitlines()
+    assert max(map(len, lines)) <= TITLE_WIDTH
+    assert lines[-1].split() == ["seed", "=", "3073"]
+
+
+def impose(published, name, *ks, **changes):
+    for k in ks:
+        results = published(name, evaluation=f"capacity-{k}", **{"evaluated.planning.capacity": str(k)}, **changes)
+    return results
+
+
+def test_data_that_published_numbers_are_not_about_are_named_in_every_caption(published, tmp_path):
+    results = published(
+        "ours", config={"task": "push-t"}, replay_success_rate=0.995, replay_success_rate_nontrivial=0.9
+    )
+    impose(published, "ours", 8, 32, 64)
+    published("ours", evaluation="validation", **{"evaluated.split": "validation"})
+    text, figures = results_page(results, tmp_path / "results.md")
+    note = "Data of our own expert, not the published demonstrations: not comparable with published figures."
+    assert note not in text, "a file that `alewm collect` did not make may be the published one"
+    change(results, "ours", "run", {"provenance.data.made_with": "alewm collect push-t --out push-t.h5"})
+    text, figures = results_page(results, tmp_path / "results.md")
+    assert len(figures) == 3
+    assert text.count(note) == 5 + 2 * len(figures)  # five tables; a figure's caption is also its alternative text
+    assert "| recorded actions | – | – | – | – | – | 99.5 | 90.0 | – | – | – |" in text
+    assert "4,500 updates" in text
+    assert "0.81 of an epoch" in text
+
+
+def test_scales_are_never_mixed(published):
+    published("short")
+    published("other-data", config={"data.fingerprint": "0" * 32})
+    published("steeper", config={"training.optim.learning_rate": 2e-4})
+    results = published("longer", **{"training.step": 9000})
+    scales = [(scale.example.steps, scale.example.learning_rate) for scale in read_published(results)]
+    assert scales == [(9000, 5e-5), (4500, 2e-4), (4500, 5e-5), (4500, 5e-5)]
+    assert len({scale.slug for scale in read_published(results)}) == 4
+    assert page_of(results).count("## TwoRoom") == 4
+    # Equal headings have anchors of their own, numbered as GitHub does.
+    title = "TwoRoom, ViT-Tiny, 4,500 updates at 5e-5"
+    for number in ("", "-1"):
+        assert f"- [{title}](#tworoom-vit-tiny-4500-updates-at-5e-5{number})" in page_of(results)
+
+
+def test_the_contents_link_to_every_heading():
+    """Anchors as GitHub makes them: lower case, spaces as hyphens, other signs left out."""
+    text = (RESULTS.parent / "docs/results.md").read_text()
+    headings = re.findall(r"^## (.+)$", text, re.M)
+    links = re.findall(r"^- \[(.+)\]\(#(.+)\)$", text, re.M)
+    assert [title for title, _ in links] == headings
+    assert len(headings) > 5
+    for title, anchor in links:
+        kept = [sign for sign in title.lower() if sign.isalnum() or sign in " -_"]
+        assert anchor == "".join(kept).replace(" ", "-")
+
+
+def test_imposed_capacities_and_other_settings_have_tables(published):
+    for k, rate, interval in ((8, 0.99, [0.9, 1.0]), (32, 0.6, [0.5, 0.7]), (64, 0.5, [0.4, 0.6])):
+        changes = {"evaluated.planning.capacity": str(k), "success_rate": rate, "interval": interval}
+        published("alewm", evaluation=f"capacity-{k}", **changes)
+    results = published("alewm", evaluation="validation", **{"evaluated.split": "validation", "success_rate": 0.7})
+    text, figures = results_page(results, results.parent / "page.md")
+    assert "| k = 8 | k = 32 | k = 64 | as chosen |" in text
+    assert "| 99.0 (90.0 to 100.0), one seed | 60.0 (" in text
+    assert "| validation | 200 | ALeWM | 192 |" in text
+    (sweep,) = [figure for figure in figures if figure.name.endswith("-capacities")]
+    imposed = [[8.0, 0.0, 99.0, 90.0, 100.0], [32.0, 0.0, 60.0, 50.0, 70.0], [64.0, 0.0, 50.0, 40.0, 60.0]]
+    assert sweep.data == [["ALeWM, d = 192", [*imposed, [8.0, 0.0, 98.5, 95.7, 99.5]]]]
+
+
+def sweeps(results):
+    _, figures = results_page(results, results.parent / "page.md")
+    return [figure.data for figure in figures if figure.name.endswith("-capacities")]
+
+
+def test_imposed_and_chosen_capacities_are_compared_on_the_same_seeds(published):
+    impose(published, "swept", 8, 32, 64)
+    results = published("other", config={"training.seed": 9}, success_rate=0.1)
+    chosen = "98.5 (95.7 to 99.5), one seed | 8.00 |"
+    assert [line for line in page_of(results).splitlines() if line.endswith(chosen) and "| 3073 |" in line]
+    (sweep,) = sweeps(results)
+    assert sweep[0][1][-1] == [8.0, 0.0, 98.5, 95.7, 99.5]
+
+
+def test_a_curve_has_the_same_seeds_at_every_point(published):
+    """A seed on which fewer capacities were imposed would make some points a mean of two and others of one."""
+    impose(published, "swept", 8, 32, 64)
+    results = impose(published, "ends", 8, 64, config={"training.seed": 9}, success_rate=0.1)
+    (sweep,) = sweeps(results)
+    assert {point[2] for point in sweep[0][1]} == {98.5}
+    assert " ± " in next(line for line in page_of(results).splitlines() if "| 98.5 (95.7 to 99.5), one seed | " in line)
+
+
+def test_two_imposed_capacities_are_no_curve(published):
+    results = impose(published, "ends", 8, 64)
+    assert "| k = 8 | k = 64 | as chosen |" in page_of(results)
+    assert sweeps(results) == []
+
+
+def test_a_page_without_the_paper_s_table_has_no_column_for_it(published):
+    results = published("run")
+    with_it = page_of(results)
+    (results / "paper.json").unlink()
+    text = page_of(results)
+    assert "paper, 10 epochs" in with_it
+    assert "paper" not in text
+    assert "98.5 (95.7 to 99.5), one seed" in text
+
+
+def test_data_are_recorded_to_where_training_looks_for_them():
+    for run in published_runs():
+        recorded, trained = (
+            next((c for c in run.commands if f"alewm {verb} " in c), "") for verb in ("collect", "train")
+        )
+        if recorded and trained:
+            assert re.search(r"--out (\S+)", recorded)[1] == re.search(r"--data (\S+)", trained)[1]
+
+
+def test_one_seed_published_twice_is_refused(published):
+    published("one")
+    results = published("two")
+    with pytest.raises(InputError, match="published twice"):
+        read_published(results)
+
+
+@pytest.mark.parametrize(("part", "name"), [("training", "batch_size"), ("data", "frames"), ("objective", "method")])
+def test_a_configuration_with_a_hole_is_refused(published, part, name):
+    results = published("damaged")
+    edit(results, "damaged", "run", lambda row: row["config"][part].pop(name))
+    with pytest.raises(InputError, match=rf"damaged: its config says nothing of {part}.{name}. Publish the run again"):
+        read_published(results)
+
+
+def test_a_folder_that_is_not_there_is_refused(tmp_path):
+    with pytest.raises(InputError, match="is no folder"):
+        read_published(tmp_path / "nothing")
+
+
+def test_paths_and_the_host_are_left_out(monkeypatch):
+    monkeypatch.setattr("platform.node", lambda: "gpu-07.example")
+    said = {
+        "command": "alewm train two-room-192 --data /elsewhere/two-room.h5 --out=/elsewhere/runs/x --steps 5",
+        "path": "/home/someone/data/two-room.h5",
+        "list": ["~/runs/a", "runs/a", "3962 windows/s", "gpu-07.example"],
+        "number": 1.5,
+    }
+    assert portable(said) == {
+        "command": "alewm train two-room-192 --data two-room.h5 --out=x --steps 5",
+        "path": "two-room.h5",
+        "list": ["a", "runs/a", "3962 windows/s", "host"],
+        "number": 1.5,
+    }

@@ -1,1 +1,0 @@
-"""What `alewm bench` measures."""

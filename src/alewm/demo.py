@@ -1,0 +1,263 @@
+"""How much of everything a demonstration does.
+
+A plan from noise to noise, so that the search's kernels are compiled before there is a model to plan with.
+
+The main job in one command: record, learn, plan to goals never seen, compare.
+
+Runs learn from the same episodes at the same budget, each in a process of its own, and are evaluated on the same
+held-out pairs. These processes start first: while episodes are recorded they import, find their device and compile.
+Every stage leaves its result in the folder, so that repeating the command continues.
+"""
+
+import json
+import multiprocessing
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
+from multiprocessing.connection import wait
+from multiprocessing.process import BaseProcess
+from multiprocessing.queues import SimpleQueue
+from multiprocessing.synchronize import Event
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+
+from alewm.config import overridden, to_dict
+from alewm.devices import find_device
+from alewm.envs.collection import collect_task
+from alewm.errors import InputError
+from alewm.evaluation.evaluate_run import EPISODES_PER_BATCH, evaluate_run
+from alewm.evaluation.settings import EvaluationSettings
+from alewm.model.world_model import WorldModelConfig, build_world_model
+from alewm.planning.cem import CEMConfig
+from alewm.planning.planner import Planner, PlanningConfig
+from alewm.planning.search import choose_search, plan_group
+from alewm.progress import Progress
+from alewm.runs.folder import RunFolder, read_metrics
+from alewm.training.config import RunConfig
+from alewm.training.presets import preset
+from alewm.training.rehearsal import rehearse
+from alewm.training.train_run import train_run
+from alewm.workers import follow_parent, num_available_cores, starting_workers
+
+ScaleName = Literal["full", "smoke", "large"]
+
+_TINY = {"alewm": "two-room-tiny", "lewm": "two-room-tiny-lewm"}
+
+
+@dataclass(frozen=True)
+class DemoScale:
+    """Which models learn from how much, and how they are evaluated."""
+
+    presets: Mapping[str, str]
+    """The preset of each run, by the name of its folder."""
+    num_episodes: int
+    """Recorded episodes; a fifth of them is held out for test, a tenth for validation."""
+    num_pairs: int
+    """Held-out pairs planned to."""
+    cem: CEMConfig = field(default_factory=CEMConfig)
+    """The search."""
+    changes: Mapping[str, Any] = field(default_factory=dict)
+    """Fields of the presets that are different here, by dotted path."""
+    needs_gpu: bool = False
+    """Whether a GPU computes; otherwise the CPU does, where the same command gives the same bytes."""
+
+    def configs(self, seed: int) -> dict[str, RunConfig]:
+        """What each run is trained with, by the name of its folder."""
+        changes = {**self.changes, "training.seed": seed}
+        return {name: overridden(preset(preset_name), changes) for name, preset_name in self.presets.items()}
+
+    def device(self) -> torch.device:
+        """Where models learn and plan; a missing GPU is refused."""
+        found = find_device("auto" if self.needs_gpu else "cpu")
+        if self.needs_gpu and found.type == "cpu":
+            raise InputError("This scale trains a full-size model, which takes a GPU, and torch sees none here.")
+        return found
+
+
+_LARGE_STEPS = 2000
+
+SCALES: dict[ScaleName, DemoScale] = {
+    "full": DemoScale(_TINY, num_episodes=1000, num_pairs=100),
+    "smoke": DemoScale(
+        _TINY,
+        num_episodes=20,
+        num_pairs=4,
+        cem=CEMConfig(num_candidates=20, num_iterations=2, num_elites=4),
+        changes={"training.num_steps": 6, "training.batch_size": 16},
+    ),
+    "large": DemoScale(
+        {"alewm": "two-room-192"},
+        num_episodes=10_000,
+        num_pairs=200,
+        changes={
+            "training.num_steps": _LARGE_STEPS,
+            "training.optim.learning_rate": 2e-4,  # four times the paper's, for a schedule of a twenty-eighth
+            "training.validate_every": _LARGE_STEPS,
+            "training.checkpoint_every": _LARGE_STEPS,
+        },
+        needs_gpu=True,
+    ),
+}
+"""`full` is the demonstration; `smoke` is the same path in seconds, and its numbers mean nothing; `large` is ALeWM as
+the paper has it, on a short schedule."""
+
+
+@torch.no_grad()
+def rehearse_search(config: WorldModelConfig, planning: PlanningConfig, device: torch.device) -> None:
+    """Plan for a full batch of episodes with an untrained model; nothing where nothing is compiled."""
+    model = build_world_model(config, torch.Generator().manual_seed(0)).to(device).eval()
+    search = choose_search(model, device)
+    if search.inner_loop is plan_group:
+        return
+    episodes, size = EPISODES_PER_BATCH[device.type], config.encoder.image_size
+    action_dim = config.action_dim // planning.frame_skip
+    planning = replace(planning, episodes_per_batch=episodes)
+    planner = Planner(model, [0.0] * action_dim, [1.0] * action_dim, planning, inner_loop=search.inner_loop)
+    generator = torch.Generator().manual_seed(1)
+    images = torch.randint(256, (2, episodes, size, size, 3), dtype=torch.uint8, generator=generator)
+    planner(*images)
+
+
+_POLL_SECONDS = 0.5
+
+
+@dataclass(frozen=True)
+class Demo:
+    """Where a demonstration ended."""
+
+    results: dict[str, dict[str, Any]]
+    """The evaluation of each run, by the name of its folder."""
+    seconds: dict[str, float]
+    """How long each stage took, this time."""
+
+
+def run_demo(out: Path, *, scale: ScaleName, seed: int) -> Demo:
+    """The results of all models; their run folders are below `out`, named like their method."""
+    sizes = SCALES[scale]
+    configs, device = sizes.configs(seed), sizes.device()
+    asked = {"scale": asdict(sizes), "seed": seed, "runs": {name: to_dict(config) for name, config in configs.items()}}
+    folder = RunFolder(out).open(json.loads(json.dumps(asked)))
+    data, clock = out / "two-room.h5", _Clock()
+    unfinished = {name: config for name, config in configs.items() if not _is_evaluated(out / name)}
+    with _learners(out, data, sizes, unfinished, device) as learners:
+        size = configs["alewm"].model.encoder.image_size
+        collect_task("two-room", data, num_episodes=sizes.num_episodes, seed=seed, image_size=size)
+        clock.lap("collecting")
+        learners.finish()
+        clock.lap("training and planning")
+    results = {name: RunFolder(out / name).result() for name in configs}
+    folder.finish({"seconds": clock.seconds, **results})
+    return Demo(results, clock.seconds)
+
+
+class _Clock:
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self._began = time.perf_counter()
+
+    def lap(self, stage: str) -> None:
+        now = time.perf_counter()
+        self.seconds[stage], self._began = now - self._began, now
+
+
+def _is_evaluated(run: Path) -> bool:
+    return "evaluated" in RunFolder(run).result()
+
+
+@contextmanager
+def _learners(
+    out: Path, data: Path, sizes: DemoScale, configs: Mapping[str, RunConfig], device: torch.device
+) -> Iterator["_Learners"]:
+    """A process for each run, which waits for the data; whatever ends the block ends them too."""
+    # Spawned, because forking a process that has threads (torch has) may deadlock.
+    context = multiprocessing.get_context("spawn")
+    is_recorded, problems = context.Event(), context.SimpleQueue()
+    share = max(1, num_available_cores() // max(1, len(configs)))
+    workers = [
+        context.Process(
+            target=_work, args=(config, data, out / name, sizes, device, share, is_recorded, problems), daemon=True
+        )
+        for name, config in configs.items()
+    ]
+    with starting_workers():
+        for worker in workers:
+            worker.start()
+    try:
+        yield _Learners(workers, {out / name: config for name, config in configs.items()}, is_recorded, problems)
+    finally:
+        for worker in workers:
+            worker.terminate()
+            worker.join()
+
+
+@dataclass(frozen=True)
+class _Learners:
+    """The processes that train and evaluate."""
+
+    workers: Sequence[BaseProcess]
+    configs: Mapping[Path, RunConfig]
+    is_recorded: Event
+    problems: "SimpleQueue[str]"
+
+    def finish(self) -> None:
+        """Let them have the data, and wait until all are done or one has failed."""
+        if not self.workers:
+            return
+        self.is_recorded.set()
+        total = sum(config.training.total_steps(1) for config in self.configs.values())
+        logs, names = [run / "metrics.jsonl" for run in self.configs], [run.name for run in self.configs]
+        with Progress(f"training {' and '.join(names)}", total, "updates", done=_updates(logs)) as bar:
+            _watch(self.workers, lambda: _updates(logs), bar)
+        with Progress("planning to held-out goals", len(self.workers), "models") as bar:
+            _watch(self.workers, lambda: sum(worker.exitcode == 0 for worker in self.workers), bar)
+        if not self.problems.empty():
+            raise InputError(self.problems.get())
+        if any(worker.exitcode for worker in self.workers):
+            raise RuntimeError("A worker of the demo failed; what it says is above.")
+
+
+def _work(
+    config: RunConfig,
+    data: Path,
+    run: Path,
+    sizes: DemoScale,
+    device: torch.device,
+    num_threads: int,
+    is_recorded: Event,
+    problems: "SimpleQueue[str]",
+) -> None:
+    follow_parent()
+    torch.set_num_threads(num_threads)
+    try:
+        planning = PlanningConfig(cem=sizes.cem)
+        rehearse(config, device)
+        rehearse_search(config.model, planning, device)
+        is_recorded.wait()
+        # Where the processor computes, it has one thread for decoding; beside a GPU it has nothing else to do.
+        num_decoders = 1 if device.type == "cpu" else num_threads
+        preset = sizes.presets[run.name]
+        train_run(config, data, run, device=device, preset=preset, num_threads=num_decoders, is_silent=True)
+        settings = EvaluationSettings(num_episodes=sizes.num_pairs, planning=planning)
+        evaluate_run(run, settings, device=device, out=run, is_silent=True)
+    except InputError as error:
+        problems.put(str(error))
+        raise SystemExit(1) from error
+
+
+def _watch(workers: Sequence[BaseProcess], count: Callable[[], int], bar: Progress) -> None:
+    """Move `bar` as `count` grows, until it is full, no worker is left or one has failed."""
+    while bar.done < bar.total and not any(worker.exitcode for worker in workers):
+        running = [worker.sentinel for worker in workers if worker.is_alive()]
+        if running:
+            wait(running, timeout=_POLL_SECONDS)
+        bar.advance(max(0, count() - bar.done))
+        if not running:
+            return
+
+
+def _updates(logs: list[Path]) -> int:
+    """Updates made so far, as the metrics of all runs say."""
+    return sum(max((entry["step"] for entry in read_metrics(log)), default=0) for log in logs)

@@ -1,1 +1,0 @@
-"""Other people's files, interfaces and habits: LeWM weights, stable-worldmodel, the Hugging Face Hub."""

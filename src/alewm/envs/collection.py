@@ -1,0 +1,105 @@
+"""Recording a task's episodes into a file, with a bar for whoever waits."""
+
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from alewm.data import schema
+from alewm.data.codec import Compression
+from alewm.data.collect import Collected, collect_watched
+from alewm.data.windows import FRAME_SKIP
+from alewm.envs.registry import get_task
+from alewm.errors import InputError
+from alewm.workers import num_processes
+
+DEFAULT_EPISODES = 10_000
+
+
+@dataclass(frozen=True)
+class Demonstrations:
+    """Which demonstrations to record copies of, in place of a behaviour."""
+
+    path: Path
+    """The file that people gave."""
+    copies: int | None = None
+    """Episodes per demonstration; None for as many as the published file has."""
+    noise: float | None = None
+    """Strength of the noise on actions; None for the task's own choice."""
+    held_out: bool = False
+    """Those that the published training file leaves out, in place of those it is made of."""
+
+    def options(self) -> dict[str, Any]:
+        """What was said, as arguments of a task's `copy_demonstrations`."""
+        said = {"copies": self.copies, "noise": self.noise}
+        return {"held_out": self.held_out, **{name: value for name, value in said.items() if value is not None}}
+
+
+def collect_task(
+    task_name: str,
+    out: Path,
+    *,
+    num_episodes: int | None = None,
+    seed: int,
+    image_size: int | None = None,
+    compression: Compression = Compression(),  # noqa: B008 (frozen)
+    behaviour: str | None = None,
+    demonstrations: Demonstrations | None = None,
+    max_steps: int | None = None,
+    draw_every: int = 1,
+    jobs: int = 0,
+) -> Collected:
+    """What was recorded now of the `num_episodes` episodes in `out`, by `jobs` processes (0 for one per core).
+
+    `behaviour` names what acts (None for the task's default); a task that has a choice has it stored in the file. With
+    `demonstrations` their copies are recorded, all of them, and nothing else acts.
+    `max_steps` cuts episodes earlier than the task does. `draw_every` leaves out the frames of the rows between those
+    where windows may start.
+    """
+    task, processes = get_task(task_name), num_processes(jobs)
+    copied = None
+    if demonstrations is not None:
+        if num_episodes is not None or behaviour is not None:
+            raise InputError(
+                "--demonstrations are copied as often as --copies says, and nothing else acts: leave out --episodes "
+                "and --behaviour."
+            )
+        copied, facts = task.copy_demonstrations(demonstrations.path, **demonstrations.options())
+    if num_episodes is None:
+        num_episodes = DEFAULT_EPISODES if copied is None else copied.num_episodes
+    if seed < 0 or num_episodes < 1:
+        raise InputError(f"Expected a seed of 0 or more and 1 episode or more, got {seed} and {num_episodes}.")
+    compression.check_installed()
+    if task.drawing_is_slow:
+        # Rendered scenes have texture, which zlib makes smaller than our encoder does, and drawing them takes longer.
+        compression = replace(compression, encoder="zlib")
+    if draw_every < 1 or FRAME_SKIP % draw_every:
+        raise InputError(
+            f"--draw-every is 1 or {FRAME_SKIP}: windows have frames {FRAME_SKIP} steps apart; got {draw_every}."
+        )
+    source = task.episode_source(image_size, behaviour, draw_every, copied)
+    attributes: dict[str, str | int] = {"task": task.name, "image_size": image_size or task.image_size}
+    if copied is not None:
+        attributes |= {"behaviour": "demonstrations", **facts}
+    elif len(task.behaviours) > 1:
+        attributes["behaviour"] = behaviour or task.default_behaviour
+    if max_steps is not None:
+        if not 1 <= max_steps <= task.max_episode_steps:
+            raise InputError(
+                f"--max-steps is from 1 to the {task.max_episode_steps} steps of {task.name}, got {max_steps}."
+            )
+        source, attributes["max_steps"] = partial(source, max_steps=max_steps), max_steps
+    if draw_every > 1:
+        attributes[schema.DRAW_EVERY] = draw_every
+    return collect_watched(
+        source,
+        out,
+        f"collecting {task.name}",
+        num_episodes=num_episodes,
+        num_workers=processes,
+        seed=seed,
+        attributes=attributes,
+        compression=compression,
+        # Where an episode takes seconds, an interruption should not lose many, nor the last worker be alone.
+        episodes_per_task=1 if task.drawing_is_slow else 16,
+    )

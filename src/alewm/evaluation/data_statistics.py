@@ -1,0 +1,130 @@
+"""How many pairs of recorded rows count as success before anything is done.
+
+What a data file is like: measured after collection, stored beside the file, shown beside the published figures.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from alewm.data.inspection import FileStatistics
+from alewm.data.pairs import GOAL_OFFSET, PAIR_SEED
+from alewm.data.sidecar import beside, read_sidecar, write_sidecar
+from alewm.data.store import EpisodeStore
+from alewm.envs.simulated import SimulatedVectorEnv
+from alewm.envs.task import Figure, Task, TaskStatistics
+from alewm.errors import InputError
+from alewm.progress import Progress
+
+MOST_PAIRS = 20_000
+"""Pairs looked at: beyond them the share changes in its third digit, and loading a physics engine takes a while."""
+
+_STATES_AT_ONCE = 1024
+
+
+def presolved_share(
+    store: EpisodeStore, task: Task, *, goal_offset: int = GOAL_OFFSET, most_pairs: int = MOST_PAIRS
+) -> float | None:
+    """The share of pairs (t, t + `goal_offset`) whose start is at its goal; None where no episode is long enough.
+
+    All pairs of the file, or `most_pairs` drawn from them, by the environment's own rule; nothing is drawn on screen.
+    """
+    starts = _starts(store, goal_offset)
+    if len(starts) == 0:
+        return None
+    if len(starts) > most_pairs:
+        starts = np.sort(np.random.default_rng(PAIR_SEED).choice(starts, most_pairs, replace=False))
+    columns = {name: store.column(name) for name in task.state_columns}
+    # A simulator holds one world per episode and is dear to build; its worlds are loaded one after the other anyway.
+    at_once = 1 if issubclass(task.vector_env_class, SimulatedVectorEnv) else min(_STATES_AT_ONCE, len(starts))
+    envs = task.make_vector_env(at_once)
+    num_solved = 0
+    for first in range(0, len(starts), at_once):
+        rows = np.resize(starts[first : first + at_once], at_once)  # the last batch is filled up by repeating
+        envs.reset_to(
+            {name: values[rows] for name, values in columns.items()},
+            {name: values[rows + goal_offset] for name, values in columns.items()},
+        )
+        num_solved += int(envs.success()[: len(starts) - first].sum())
+    return num_solved / len(starts)
+
+
+def _starts(store: EpisodeStore, goal_offset: int) -> np.ndarray:
+    counts = np.maximum(0, store.lengths - goal_offset)
+    return np.concatenate([np.arange(o, o + n) for o, n in zip(store.offsets, counts, strict=True)])
+
+
+PRESOLVED = "presolved_share"
+
+
+def load_or_measure(path: Path, task: Task) -> dict[str, Figure]:
+    """The figures of the data file `path`, read from `FILE.statistics.json` or measured and stored there."""
+    with EpisodeStore.open(path) as store:
+        home = beside(path, "statistics")
+        if (known := _known(home, store.fingerprint, task.name)) is not None:
+            return known
+        figures = measure(store, task)
+        write_sidecar(home, {"fingerprint": store.fingerprint, "task": task.name, "figures": figures})
+        return figures
+
+
+def measure(store: EpisodeStore, task: Task) -> dict[str, Figure]:
+    """The figures of `store`: those of every file, the share of solved pairs, and the task's own.
+
+    A file from elsewhere may lack the columns that the others are computed from; then they are left out.
+    """
+    has_states = set(task.state_columns) <= set(store.column_names)
+    general, own = FileStatistics(), task.make_statistics() if has_states else None
+    with Progress(f"measuring {store.path}", store.num_episodes, "episodes") as bar:
+        for columns in store.all_episode_columns():
+            general.update(columns)
+            own = _updated(own, columns)
+            bar.advance()
+    figures: dict[str, Figure] = {**general.result()}
+    share = presolved_share(store, task) if has_states else None
+    if share is not None:
+        figures[PRESOLVED] = share
+    return figures | (own.result() if own is not None else {})
+
+
+def _updated(own: TaskStatistics | None, columns: Mapping[str, np.ndarray]) -> TaskStatistics | None:
+    try:
+        if own is not None:
+            own.update(columns)
+        return own
+    except KeyError:
+        return None
+
+
+def statistics_table(figures: Mapping[str, Figure], task: Task) -> str:
+    """The figures as lines, with those of the task's published file beside them where there are any."""
+    own = task.make_statistics()
+    published = own.PUBLISHED if own is not None else {}
+    rows = [("", "this file", "published")]
+    rows += [
+        (name.replace("_", " "), in_words(figures.get(name)), in_words(published.get(name)))
+        for name in [*figures, *(name for name in published if name not in figures)]
+    ]
+    widths = [max(len(row[column]) for row in rows) for column in range(3)]
+    return "\n".join(f"{a:<{widths[0]}}  {b:>{widths[1]}}  {c:>{widths[2]}}".rstrip() for a, b, c in rows)
+
+
+def in_words(figure: Figure | None) -> str:
+    """`figure` with as many digits as a reader wants."""
+    if figure is None:
+        return "-"
+    if isinstance(figure, str):
+        return figure
+    if isinstance(figure, (int, float)):
+        return f"{figure:,}" if isinstance(figure, int) else f"{figure:.4g}"
+    return ", ".join(f"{value:.3g}" for value in figure)
+
+
+def _known(home: Path, fingerprint: str, task_name: str) -> dict[str, Figure] | None:
+    try:
+        values = read_sidecar(home, ("fingerprint", "task", "figures"))
+    except InputError:
+        return None
+    # Measured figures can always be measured again, so those of another file are replaced rather than refused.
+    return values["figures"] if (values["fingerprint"], values["task"]) == (fingerprint, task_name) else None

@@ -1,0 +1,316 @@
+"""An evaluation's result as a few lines for a terminal.
+
+An evaluation done again: how many episodes ended as the published records say.
+
+Evaluating a run folder: its model, the pairs stored with its data, and the results left beside it.
+"""
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from alewm.config import young_defaults
+from alewm.data.store import EpisodeStore
+from alewm.devices import simulation_device
+from alewm.envs.task import Task
+from alewm.errors import InputError
+from alewm.evaluation.animations import choose_episodes, film, write_gif
+from alewm.evaluation.closed_loop import GoalPairs
+from alewm.evaluation.distill_run import with_dynamics
+from alewm.evaluation.held_out import find_pairs, task_of
+from alewm.evaluation.records import EpisodeRecord, compare_records, read_records, write_records
+from alewm.evaluation.settings import OWN_DYNAMICS, EvaluationSettings, check_same_settings, results_folder
+from alewm.evaluation.success import Evaluation, evaluate_in_parts
+from alewm.files import read_if_there, read_json, read_object, write_json
+from alewm.model.world_model import WorldModel
+from alewm.planning.cem import CEMResult
+from alewm.planning.distilled import DistilledModel
+from alewm.planning.planner import Planner
+from alewm.planning.rollout import PlanningModel
+from alewm.planning.search import SearchSettings, choose_search
+from alewm.progress import Progress
+from alewm.runs.folder import RunFolder, save_tensors
+from alewm.runs.provenance import provenance
+from alewm.shapes import Tensor
+from alewm.training.checkpoint import Description, load_world_model
+from alewm.training.config import RunConfig
+from alewm.training.data_sets import data_set_of, data_sets_of
+from alewm.training.train_run import latest_checkpoint
+
+
+def success_table(results: Mapping[str, Mapping[str, Any]]) -> str:
+    """One column per result, named by the mapping's keys; floors and capacities below the success."""
+    columns = [[name, *(_cells(result))] for name, result in results.items()]
+    width = [max(map(len, column)) for column in columns]
+    lines = []
+    for row, label in enumerate(("", *_LABELS)):
+        cells = (column[row].rjust(w) for column, w in zip(columns, width, strict=True))
+        lines.append(f"{label:<28}" + "  ".join(cells))
+    return "\n".join(lines)
+
+
+def comparison_lines(records: Mapping[str, Sequence[EpisodeRecord]]) -> list[str]:
+    """The first model against each other one that met the same pairs, a line each."""
+    (ours, own), *others = records.items()
+    lines = []
+    for name, other in others:
+        if [(each.episode, each.start_step) for each in own] != [(each.episode, each.start_step) for each in other]:
+            continue
+        found = compare_records([own], [other])
+        lines.append(
+            f"{ours} minus {name}: {found}, by {found.num_clusters} episodes; {found.won} pairs won, {found.lost} lost"
+        )
+    return lines
+
+
+_LABELS = (
+    "success",
+    "  95 % interval",
+    "  where not solved at start",
+    "uniform random",
+    "doing nothing",
+    "recorded actions",
+    "solved at the start",
+    "pairs",
+    "mean capacity (of width)",
+    "capacities (k: episodes)",
+    "CEM (candidates, iterations)",
+    "seconds",
+)
+
+
+def _cells(result: Mapping[str, Any]) -> list[str]:
+    low, high = result["interval"]
+    cem = result["planning"]["cem"]
+    counts = {k: count for k, count in result["capacity_counts"].items() if count}
+    return [
+        percent(result["success_rate"]),
+        f"{percent(low)} to {percent(high)}",
+        percent(result["success_rate_nontrivial"]),
+        percent(result["random_success_rate"]),
+        percent(result["zero_success_rate"]),
+        percent(result.get("replay_success_rate")),
+        percent(result["presolved_share"]),
+        str(result["episodes"]),
+        f"{result['mean_capacity']:.3g} ({result['support'][-1]})",
+        ", ".join(f"{k}: {count}" for k, count in counts.items()),
+        f"{cem['num_candidates']}, {cem['num_iterations']}",
+        f"{result['seconds']:.1f}",
+    ]
+
+
+def percent(rate: float | None) -> str:
+    """A rate as tables show it; a dash where there is none."""
+    return "-" if rate is None else f"{100 * rate:.1f} %"
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """Episodes that are in both evaluations, and those among them that ended alike."""
+
+    episodes: int
+    same_outcome: int
+
+    def __str__(self) -> str:
+        return f"{self.same_outcome} of {self.episodes} episodes ended as published."
+
+
+def agreement(records: Sequence[EpisodeRecord], published: Sequence[EpisodeRecord]) -> Agreement:
+    """How many of `records` have the success and the capacity of the `published` record of the same pair."""
+    known = {(record.episode, record.start_step): record for record in published}
+    common = [(record, known[key]) for record in records if (key := (record.episode, record.start_step)) in known]
+    return Agreement(len(common), sum((a.success, a.capacity) == (b.success, b.capacity) for a, b in common))
+
+
+def agreement_with_published(
+    run: Path, settings: EvaluationSettings, records: Sequence[EpisodeRecord]
+) -> Agreement | None:
+    """The agreement with the records in `run`; None if it has none that were made in the same way.
+
+    The number of episodes may differ: an episode is planned alike whichever others there are.
+    """
+    result, path = run / "result.json", run / "episodes.jsonl"
+    if not (result.is_file() and path.is_file()):
+        return None
+    if _without_count(read_json(result).get("evaluated", {})) != _without_count(settings.identity()):
+        return None
+    return agreement(records, read_records(path))
+
+
+def _without_count(evaluated: dict[str, Any]) -> dict[str, Any]:
+    ignored = ("num_episodes", "checkpoint", "fingerprint")
+    return {name: value for name, value in evaluated.items() if name not in ignored}
+
+
+EPISODES_PER_BATCH = {"cpu": 16, "cuda": 64, "mps": 64}
+"""Episodes searched at once: what a processor's memory and caches hold, and what fills a GPU."""
+
+SHARED_AS = "weights"
+"""What a shared model's checkpoint says besides: the type its matrices were stored in."""
+
+ACTIONS = "actions.safetensors"
+"""The file of executed actions [B, budget, action_dim], from which every episode can be replayed."""
+
+
+@dataclass(frozen=True)
+class EvaluatedRun:
+    """What `evaluate_run` found and where it wrote it."""
+
+    path: Path
+    """The result.json."""
+    result: dict[str, Any]
+    """Its content."""
+    agreement: Agreement | None = None
+    """Of a shared model: with the records that came with it."""
+    records: tuple[EpisodeRecord, ...] = ()
+    """One per pair."""
+
+
+def evaluate_run(
+    run: Path,
+    settings: EvaluationSettings,
+    *,
+    data_path: Path | None = None,
+    device: torch.device,
+    num_animations: int = 4,
+    out: Path | None = None,
+    is_silent: bool = False,
+) -> EvaluatedRun:
+    """Success of the newest checkpoint of `run`, written to result.json, episodes.jsonl, actions and animations/.
+
+    The data file is the one the run was trained on, at `data_path` if it has moved. Of a run that learned from several
+    data sets, `settings.data_set` or the file at `data_path` says which one is meant. Results of other settings are
+    never replaced: they get a folder of their own (`settings.results_folder`). Those of these very settings are made
+    anew, except in the folder of a shared model: what was published stays, and the new results are compared with it.
+    """
+    made_with = provenance()  # of the start, whatever changes in a working tree until the end
+    checkpoint = latest_checkpoint(run)
+    model, description = load_world_model(checkpoint, device)
+    settings = replace(settings, data_set=_chosen_set(run, description, settings.data_set, data_path))
+    learned = data_set_of(description, settings.data_set)
+    task = task_of(learned)
+    is_finished = "training" in read_if_there(run / "result.json")
+    is_shared = SHARED_AS in description.extras
+    folder = out or results_folder(run, settings, description.step, is_finished=is_finished, is_shared=is_shared)
+    evaluated = {
+        **settings.identity(),
+        "checkpoint": checkpoint.name,
+        "fingerprint": learned.fingerprint,
+    }
+    imagining: WorldModel | DistilledModel = model
+    if settings.dynamics != OWN_DYNAMICS:
+        imagining = with_dynamics(model, run, settings.dynamics)
+        evaluated["dynamics_sha256"] = imagining.identity
+    known = check_same_settings(folder / "result.json", evaluated)
+    # A folder of its own is a run folder too, so that a report can be made of it; another's is refused.
+    described = {**read_object(run / "config.json"), "evaluated": evaluated}
+    is_own = folder.resolve() == run.resolve()
+    if not is_own:
+        RunFolder(folder, young_defaults(RunConfig)).check(described)
+    if not is_silent:
+        _warn(run, description, is_finished=is_finished)
+    planning = replace(settings.planning, episodes_per_batch=EPISODES_PER_BATCH[device.type])
+    search = choose_search(imagining, device, reference=settings.reference_search)
+    planner = Planner(
+        imagining, learned.statistics.mean, learned.statistics.std, planning, inner_loop=search.inner_loop
+    )
+    pairs = find_pairs(run, learned, settings, data_path)
+    image_size = description.config.model.encoder.image_size
+    where = simulation_device(device)
+    with _progress(planner, run, len(pairs), settings.budget) if not is_silent else nullcontext():
+        found = evaluate_in_parts(
+            lambda count: task.make_vector_env(count, where, image_size),
+            *(pairs, planner, model.log_prior.exp()),
+            budget=settings.budget,
+        )
+    result = {**known, **found.result, "step": description.step, "search": search.description}
+    result |= {"evaluated": evaluated, "made_with": made_with}
+    if isinstance(imagining, DistilledModel):
+        result["distilled_capacities"] = list(imagining.capacities)
+        result["episodes_with_own_predictor"] = sum(r.capacity not in imagining.capacities for r in found.records)
+    if "imported_from" in description.extras:
+        result["imported_from"] = description.extras["imported_from"]
+    if is_shared:
+        result["weights"] = description.extras[SHARED_AS]
+    compared = agreement_with_published(run, settings, found.records) if is_shared and not is_own else None
+    if compared is not None:
+        result["as_published"] = asdict(compared)
+    if not is_own:
+        RunFolder(folder).open(described)
+    _film(folder / "animations", task, pairs, found, num_animations)
+    return EvaluatedRun(_write(folder, found, result), result, compared, found.records)
+
+
+def _warn(run: Path, description: Description, *, is_finished: bool) -> None:
+    if not is_finished:
+        print(f"{run} has not finished training: update {description.step} is evaluated.", file=sys.stderr)
+    if "imported_from" in description.extras:
+        print(f"{run} was imported: its weights may have been trained on the episodes held out here.", file=sys.stderr)
+
+
+def _write(folder: Path, found: Evaluation, result: dict[str, Any]) -> Path:
+    """The result.json below `folder`, written last: where it is, everything that it sums up is too."""
+    write_records(folder / "episodes.jsonl", found.records)
+    save_tensors(folder / ACTIONS, {"actions": found.outcome.actions.contiguous()})
+    write_json(folder / "result.json", result)
+    return folder / "result.json"
+
+
+@contextmanager
+def _progress(planner: Planner, run: Path, num_pairs: int, budget: int) -> Iterator[None]:
+    """A bar that moves with every group of episodes `planner` has searched for."""
+    config, search = planner.config, planner.inner_loop
+    num_plans = num_pairs * -(-budget // (config.executed_blocks * config.frame_skip))
+    with Progress(f"planning with {run}", num_plans, "plans at most") as bar:
+
+        def counted(
+            model: PlanningModel,
+            z_now: Tensor,
+            z_goal: Tensor,
+            noise: Tensor,
+            initial_mean: Tensor,
+            settings: SearchSettings,
+        ) -> CEMResult:
+            found = search(model, z_now, z_goal, noise, initial_mean, settings)
+            bar.advance(min(len(found.cost), bar.total - bar.done))
+            return found
+
+        planner.inner_loop = counted
+        yield
+
+
+def _chosen_set(run: Path, description: Description, asked: str, data_path: Path | None) -> str:
+    """The data set that is meant; empty where the run has only one, which needs no name."""
+    known = data_sets_of(description)
+    if not asked and data_path is not None and len(known) > 1:
+        with EpisodeStore.open(data_path) as store:
+            asked = next((name for name, each in known.items() if each.fingerprint == store.fingerprint), "")
+            if not asked:
+                found = ", ".join(f"{name} {each.data['fingerprint']}" for name, each in known.items())
+                raise InputError(
+                    f"{run} was trained on data with the fingerprints {found}, but {data_path} has "
+                    f"{store.fingerprint}. Give one of the run's own data files, or --task alone."
+                )
+    data_set_of(description, asked)
+    return asked if len(known) > 1 else ""
+
+
+def _film(folder: Path, task: Task, pairs: GoalPairs, found: Evaluation, count: int) -> None:
+    """Some episodes at the task's full image size, in place of those of an earlier evaluation."""
+    for old in folder.glob("episode-*.gif"):
+        old.unlink()
+    chosen = choose_episodes(found.records, count)
+    if not chosen:
+        return
+    for index, (frames, goal) in zip(
+        chosen, film(task.make_vector_env(len(chosen)), pairs, found.outcome, chosen), strict=True
+    ):
+        record = found.records[index]
+        outcome = "reached" if record.success else "missed"
+        start = f"-from-{record.start_step}" if pairs.streams else ""  # an episode may have several
+        write_gif(folder / f"episode-{record.episode:05d}{start}-{outcome}-k{record.capacity}.gif", frames, goal)

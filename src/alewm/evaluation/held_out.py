@@ -1,0 +1,193 @@
+"""The environment a run can be evaluated in; models of other people's robots have none here.
+
+The data file a run learned from, with the episodes that were held out from it.
+
+Held-out pairs as a small file that travels with a model, so that evaluating it needs no data file.
+
+What an environment needs of a start and of a goal are a few numbers; it draws the images itself. The file holds them
+for the validation and the test pairs, with the fingerprint of the data they were drawn from.
+
+The pairs a run is evaluated on: those that travel with a shared model, or those stored beside its data file.
+"""
+
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from alewm.data.pairs import EvaluationPair, draw_pairs, draw_several_pairs, load_or_draw_pairs
+from alewm.data.splits import MIN_HELD_OUT_LENGTH, NUM_TEST, Splits, load_or_make_splits
+from alewm.data.store import EpisodeStore
+from alewm.envs.registry import get_task, task_names
+from alewm.envs.task import Task
+from alewm.errors import InputError, unknown_name
+from alewm.evaluation.closed_loop import GoalPairs
+from alewm.evaluation.settings import EvaluationSettings, Split
+from alewm.planning.noise import stream_seed
+from alewm.runs.folder import load_tensors, save_tensors
+from alewm.shapes import Tensor
+from alewm.training.data_sets import DataSet
+
+_WITHOUT = "Planning from two images and PretrainedRun.save_pretrained need neither (docs/planning.md)."
+
+
+class NoEnvironmentError(InputError):
+    """What a run learned from cannot be acted out here."""
+
+
+def task_of(learned: DataSet) -> Task:
+    """The task of a data set, with its environment; a name that no environment has is refused."""
+    if learned.task not in task_names():
+        raise NoEnvironmentError(
+            f"There is no environment for the task {learned.task!r}; there are {', '.join(task_names())}. Success is "
+            f"measured in an environment, on recorded states: enter yours (docs/own-task.md). {_WITHOUT}"
+        )
+    return get_task(learned.task)
+
+
+def state_columns_in(store: EpisodeStore, task: Task) -> tuple[str, ...]:
+    """The columns from which the task's environment is put into a recorded state; a file without them is refused."""
+    missing = [name for name in task.state_columns if name not in store.column_names]
+    if missing:
+        raise NoEnvironmentError(
+            f"{store.path} lacks the columns {', '.join(missing)}, from which the environment of {task.name!r} is put "
+            f"into a recorded state. Success is measured there: record them too. {_WITHOUT}"
+        )
+    return task.state_columns
+
+
+def own_data_path(run: Path, learned: DataSet, moved_to: Path | None) -> Path:
+    """The file `run` learned from; at `moved_to` if that is given."""
+    if moved_to is not None:
+        return moved_to
+    if learned.path is None:
+        raise InputError(f"{run} was imported without a data file. Say with --data which episodes to evaluate it on.")
+    path = Path(learned.path)
+    if not path.exists():
+        raise InputError(
+            f"{run} was trained on {path}, which is no longer there. Say where it is with --data"
+            f"{_how_to_make(learned.data)}."
+        )
+    return path
+
+
+@contextmanager
+def open_own_data(run: Path, learned: DataSet, path: Path) -> Iterator[tuple[EpisodeStore, Splits]]:
+    """The file at `path`, which must be the one `run` learned from, and its splits; any file for an imported model."""
+    with EpisodeStore.open(path) as store:
+        if learned.fingerprint is None:
+            yield store, load_or_make_splits(store)
+            return
+        if store.fingerprint != learned.fingerprint:
+            raise InputError(
+                f"{run} was trained on data with fingerprint {learned.fingerprint}, but {path} has "
+                f"{store.fingerprint}: what is held out there may have been trained on. Give the run's own data file"
+                f"{_how_to_make(learned.data)}."
+            )
+        yield store, Splits.load(run / learned.splits)
+
+
+def _how_to_make(data: dict[str, Any]) -> str:
+    """How a file that `alewm collect` made is made again, as the end of a sentence; nothing for other files."""
+    return f", or make it again: {data['made_with']}" if "made_with" in data else ""
+
+
+_NUMBERS = ("episodes", "start_steps", "goal_steps")
+
+
+def pairs_name(learned: DataSet) -> str:
+    """The file in the folder of a shared model that has the pairs of this data set."""
+    return learned.splits.replace("splits", "pairs").replace(".json", ".safetensors")
+
+
+def save_pairs(path: Path, pairs: Mapping[str, GoalPairs], fingerprint: str) -> None:
+    """Write the pairs of each split."""
+    tensors: dict[str, Tensor] = {}
+    for split, part in pairs.items():
+        tensors |= {f"{split}/{name}": torch.tensor(getattr(part, name)) for name in _NUMBERS}
+        for role, rows in (("start", part.start_rows), ("goal", part.goal_rows)):
+            tensors |= {f"{split}/{role}/{name}": torch.as_tensor(rows[name]).contiguous() for name in rows}
+    save_tensors(path, tensors, {"fingerprint": fingerprint})
+
+
+def load_pairs(path: Path, split: str, fingerprint: str | None) -> GoalPairs:
+    """The pairs of `split`; those of data with another `fingerprint` are refused."""
+    tensors, metadata = load_tensors(path, "restore it, or evaluate with --data.")
+    found = metadata.get("fingerprint")
+    if found != fingerprint:
+        raise InputError(
+            f"{path} has pairs of data with fingerprint {found}, but the model was trained on {fingerprint}: what is "
+            f"held out there may have been trained on. Restore the file that came with the model."
+        )
+    splits = sorted({name.partition("/")[0] for name in tensors})
+    if split not in splits:
+        raise unknown_name(f"split of {path}", split, splits)
+    own = {name.removeprefix(f"{split}/"): tensor for name, tensor in tensors.items() if name.startswith(f"{split}/")}
+    numbers = [tuple(own[name].tolist()) for name in _NUMBERS]
+    columns = [
+        {name.removeprefix(f"{role}/"): tensor for name, tensor in own.items() if name.startswith(f"{role}/")}
+        for role in ("start", "goal")
+    ]
+    return GoalPairs(numbers[0], numbers[1], numbers[2], columns[0], columns[1])
+
+
+def find_pairs(run: Path, learned: DataSet, settings: EvaluationSettings, data_path: Path | None) -> GoalPairs:
+    """The pairs `settings` asks for, of the data `run` learned from; the file is at `data_path` if it has moved."""
+    travelling = run / pairs_name(learned)
+    is_single = settings.pairs_per_episode == 1
+    if data_path is None and settings.split != "train" and is_single and travelling.is_file():
+        pairs, where = load_pairs(travelling, settings.split, learned.fingerprint), travelling
+    else:
+        where = own_data_path(run, learned, data_path)
+        pairs = pairs_in_data(
+            run, where, learned, settings.split, settings.num_episodes, per_episode=settings.pairs_per_episode
+        )
+    if settings.num_episodes is not None and settings.num_episodes > len(pairs):
+        raise InputError(
+            f"--episodes {settings.num_episodes} were asked for, but the {settings.split} split of {where} has "
+            f"{len(pairs)} pairs."
+        )
+    return pairs if settings.num_episodes is None else pairs.take(range(settings.num_episodes))
+
+
+def pairs_in_data(
+    run: Path,
+    path: Path,
+    learned: DataSet,
+    split: Split,
+    most_training: int | None = None,
+    *,
+    per_episode: int = 1,
+) -> GoalPairs:
+    """The pairs of `split` in the data file `path`, which must be the one `run` learned from.
+
+    Of training episodes there are `most_training`, or as many as of test episodes.
+    """
+    task = task_of(learned)
+    with open_own_data(run, learned, path) as (store, splits):
+        names = state_columns_in(store, task)
+        num_known = len(store.notes)
+        stored = _stored_pairs(store, splits, split, most_training, per_episode)
+        for note in store.notes[num_known:]:
+            print(note, file=sys.stderr)
+        pairs = GoalPairs.gather(stored, store.column, names, store.actions)
+    if per_episode > 1:
+        # The episode alone would give all its pairs the same noise.
+        keys = zip(pairs.episodes, pairs.start_steps, strict=True)
+        pairs = replace(pairs, streams=tuple(stream_seed("pair", *key) for key in keys))
+    return pairs
+
+
+def _stored_pairs(
+    store: EpisodeStore, splits: Splits, split: Split, most_training: int | None, per_episode: int = 1
+) -> tuple[EvaluationPair, ...]:
+    if split != "train":
+        return load_or_draw_pairs(store, splits, per_episode=per_episode).part(split)
+    # Not stored, since no result is selected or published on them; drawn alike, so everyone meets the same.
+    long_enough = [episode for episode in splits.train if store.lengths[episode] >= MIN_HELD_OUT_LENGTH]
+    chosen = long_enough[: most_training or NUM_TEST]
+    return draw_pairs(store, chosen) if per_episode == 1 else draw_several_pairs(store, chosen, per_episode)

@@ -1,0 +1,317 @@
+"""The page that travels with weights: what they are, what they reached, how to use them.
+
+A run folder reduced to what others need: weights, settings, results and a card; it is still a run folder.
+
+    config.json  provenance.json  result.json  splits*.json   as in the run, without this machine's paths
+    metrics.jsonl  episodes.jsonl                             where the run has them
+    pairs*.safetensors                                        starts and goals held out, where the data is there
+    checkpoints/step-<n>/model.safetensors                    the newest weights
+    checkpoints/step-<n>/checkpoint.json                      architecture, action statistics, data fingerprint
+    distilled/k<capacity>/                                    small dynamics, where the run was distilled
+    README.md                                                 the model card
+
+`alewm evaluate` and `alewm report` take such a folder like any other run. With its pairs inside, evaluation needs
+nothing else; without, it needs the data file the run was trained on, or one made again by the command in the card: its
+fingerprint is compared.
+
+A trained model made ready for others: its folder, and its success measured with the very weights that are in it.
+"""
+
+import shutil
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+
+from alewm.envs.registry import get_task, task_names
+from alewm.errors import InputError
+from alewm.evaluation.evaluate_run import SHARED_AS, evaluate_run, percent
+from alewm.evaluation.held_out import NoEnvironmentError, pairs_in_data, pairs_name, save_pairs, task_of
+from alewm.evaluation.settings import EVALUATIONS, EvaluationSettings, Split
+from alewm.files import check_new_folder, read_if_there, read_json, write_json, write_text
+from alewm.model.world_model import WorldModel
+from alewm.planning.distilled import DISTILLED, distilled_capacities, read_dynamics, read_dynamics_description
+from alewm.runs.folder import new_folder
+from alewm.runs.provenance import portable
+from alewm.shapes import Tensor
+from alewm.training.checkpoint import (
+    Description,
+    checkpoints_in,
+    load_world_model,
+    read_description,
+    save_weights,
+    weights_sha256,
+)
+from alewm.training.data_sets import DATA_SETS, data_set_of, data_sets_of
+from alewm.training.distill import write_dynamics
+from alewm.training.train_run import latest_checkpoint
+
+_LOADING = """\
+```python
+from alewm.interop.hub import PretrainedRun
+
+run = PretrainedRun.from_pretrained("{name}")  # a folder, or a repository of the Hub
+planner = run.planner()
+actions = planner(image_now, image_of_the_goal)  # uint8 [Y, X, 3] each
+```
+"""
+
+
+def model_card(
+    name: str,
+    description: Description,
+    model: WorldModel,
+    result: Mapping[str, Any],
+    provenance: Mapping[str, Any],
+    results_apart: Mapping[str, Mapping[str, Any]],
+    *,
+    brings_pairs: bool,
+    distilled_result: Mapping[str, Any],
+) -> str:
+    """Markdown with the Hub's front matter; every number in it comes from the run's own files.
+
+    `results_apart` are the results of each data set, of a run that learned from several; then `result` has none.
+    """
+    config, extras = description.config, description.extras
+    files = {each: values["data"] for each, values in extras.get(DATA_SETS, {}).items()} or {"": extras.get("data", {})}
+    capacities = ", ".join(map(str, config.model.capacities))
+    facts = [
+        ("task", config.task),
+        ("method", config.objective.method),
+        ("latent width", config.model.latent_dim),
+        ("capacities", capacities),
+        ("images", f"{config.model.encoder.image_size} x {config.model.encoder.image_size}"),
+        ("parameters", f"{sum(parameter.numel() for parameter in model.parameters()):,}"),
+        ("weights stored as", extras.get(SHARED_AS, "float32")),
+        ("updates", f"{description.step:,}"),
+        ("imported from", _origin(extras)),
+        *((_of("data fingerprint", each), data.get("fingerprint")) for each, data in files.items()),
+        *((_of("data made with", each), _code(data.get("made_with"))) for each, data in files.items()),
+        ("about the data", _data_note(config.task, files[""]) if "" in files else None),
+        ("trained with", _code(provenance.get("command"))),
+        ("commit", provenance.get("commit")),
+    ]
+    parts = [
+        "---\nlibrary_name: alewm\nlicense: apache-2.0\ntags:\n- world-model\n- planning\n- alewm\n---\n",
+        f"# {name}\n",
+        "A latent world model that plans from pixels, made with `alewm`.\n",
+        _table(("", ""), [(label, value) for label, value in facts if value is not None]),
+        "## Success\n",
+        *(f"### {each}\n\n{_success(found, extras)}" for each, found in results_apart.items()),
+        *([] if results_apart else [_success(result, extras)]),
+        *([_distilled(distilled_result)] if distilled_result else []),
+        "## Use\n",
+        _LOADING.format(name=name),
+        *(_evaluation(name, data, brings_pairs) for data in files.values()),
+    ]
+    return "\n".join(parts)
+
+
+def _data_note(task: str, data: Mapping[str, Any]) -> str | None:
+    """What must be said beside any number about data that were recorded here."""
+    return (get_task(task).note_on(data.get("made_with")) if task in task_names() else "") or None
+
+
+def _success(result: Mapping[str, Any], extras: Mapping[str, Any]) -> str:
+    if "success_rate" not in result:
+        return "Not evaluated yet.\n"
+    low, high = result["interval"]
+    cem = result["planning"]["cem"]
+    rows = [
+        ("success", f"{percent(result['success_rate'])} (95 % interval {percent(low)} to {percent(high)})"),
+        ("where not solved at the start", percent(result["success_rate_nontrivial"])),
+        ("uniform random actions, same pairs", percent(result["random_success_rate"])),
+        ("doing nothing, same pairs", percent(result["zero_success_rate"])),
+        ("solved at the start", percent(result["presolved_share"])),
+        ("pairs", f"{result['episodes']} ({result['evaluated']['split']} episodes)"),
+        ("search", f"{cem['num_candidates']} candidates, {cem['num_iterations']} iterations"),
+        ("mean capacity", f"{result['mean_capacity']:.3g} of {result['support'][-1]}"),
+        ("command", _code(result.get("made_with", {}).get("command"))),
+    ]
+    lines = [_table(("", ""), [(label, value) for label, value in rows if value is not None])]
+    if extras.get(SHARED_AS) == "bfloat16" and result.get("weights") != "bfloat16":
+        lines.append("Measured with the float32 weights, before the matrices were rounded to bfloat16.\n")
+    if "imported_from" in extras:
+        lines.append("The weights were imported: they may have been trained on the episodes they were tested on.\n")
+    if len(result["support"]) > 1:
+        counts = result["capacity_counts"]
+        lines.append("Capacities planned with, and the selector's mean q beside its prior:\n")
+        by_capacity = [
+            (str(k), counts[str(k)], f"{q:.3f}", f"{prior:.3f}")
+            for k, q, prior in zip(result["support"], result["q_mean"], result["q_prior"], strict=True)
+        ]
+        lines.append(_table(("capacity", "episodes", "mean q", "prior"), by_capacity))
+    return "\n".join(lines)
+
+
+def _distilled(result: Mapping[str, Any]) -> str:
+    """Success with the small dynamics that came along, which plan in a fraction of the time."""
+    low, high = result["interval"]
+    capacities = ", ".join(map(str, result["distilled_capacities"]))
+    pairs = f"{result['episodes']} {result['evaluated']['split']} pairs"
+    return (
+        f"With the distilled dynamics in `distilled/` (capacities {capacities}): {percent(result['success_rate'])} of "
+        f"{pairs} (95 % interval {percent(low)} to {percent(high)}), by `alewm evaluate FOLDER --dynamics distilled`.\n"
+    )
+
+
+def _evaluation(name: str, data: Mapping[str, Any], brings_pairs: bool) -> str:
+    made = f"`{data['made_with']}`" if "made_with" in data else f"the file with fingerprint {data.get('fingerprint')}"
+    data_option = "" if brings_pairs else f" --data {data.get('path') or 'FILE'}"
+    pairs = (
+        "The held-out pairs are in it (`pairs.safetensors`); the data is not"
+        if brings_pairs
+        else "The data file is not included"
+    )
+    return (
+        f"This folder is a run folder: `alewm evaluate {name}{data_option}` repeats the evaluation and `alewm report "
+        f"{name}` draws it. {pairs}; it is {'made by ' if 'made_with' in data else ''}{made}.\n"
+    )
+
+
+def _of(label: str, data_set: str) -> str:
+    return f"{label}, {data_set}" if data_set else label
+
+
+def _table(head: tuple[str, ...], rows: Iterable[tuple[Any, ...]]) -> str:
+    lines = [head, ("---",) * len(head), *rows]
+    return "\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines) + "\n"
+
+
+def _code(command: Any) -> str | None:
+    return f"`{command}`" if command else None
+
+
+def _origin(extras: Mapping[str, Any]) -> str | None:
+    origin = extras.get("imported_from")
+    return f"{origin['format']}, {origin['file']}, sha256 {origin['sha256']}" if origin else None
+
+
+WeightType = Literal["float32", "bfloat16"]
+"""How matrices are stored; vectors (norms, biases, running moments) always stay float32."""
+
+_COPIED = ("splits*.json", "pairs*.safetensors", "metrics.jsonl", "episodes.jsonl")
+
+
+@dataclass(frozen=True)
+class SharedRun:
+    """What a run has to share."""
+
+    model: WorldModel
+    """The newest weights, in evaluation mode."""
+    description: Description
+    """What is known about them, without this machine's paths."""
+    result: dict[str, Any]
+    """The content of result.json."""
+    results_apart: dict[str, dict[str, Any]]
+    """What was reached on each data set, of a run that learned from several."""
+    provenance: dict[str, Any]
+    """The content of provenance.json, without this machine's paths."""
+    distilled_result: dict[str, Any]
+    """The result.json of the same evaluation with distilled dynamics; empty where there is none."""
+
+    @classmethod
+    def of(cls, run: Path, weights: WeightType = "float32") -> "SharedRun":
+        """What the run folder `run` has to share, with matrices stored as `weights`."""
+        if weights not in ("float32", "bfloat16"):
+            raise InputError(f"Weights are stored as float32 or bfloat16, got {weights!r}.")
+        model, description = load_world_model(latest_checkpoint(run))
+        extras = portable({**description.extras, SHARED_AS: weights})
+        provenance, result = (portable(read_if_there(run / name)) for name in ("provenance.json", "result.json"))
+        apart = {
+            name: portable(read_if_there(run / EVALUATIONS / name / "result.json"))
+            for name in extras.get(DATA_SETS, {})
+        }
+        small = EVALUATIONS, EvaluationSettings(dynamics=DISTILLED).name(), "result.json"
+        distilled = portable(read_if_there(run.joinpath(*small)))
+        described = replace(description, source_state={}, extras=extras)
+        return cls(model, described, result, apart, provenance, distilled)
+
+    def card(self, name: str, folder: Path) -> str:
+        """The model card of the model in `folder`, which may have brought its held-out pairs along."""
+        learned = data_sets_of(self.description).values()
+        brings_pairs = all((folder / pairs_name(each)).is_file() for each in learned)
+        about = (self.description, self.model, self.result, self.provenance, self.results_apart)
+        return model_card(name, *about, brings_pairs=brings_pairs, distilled_result=self.distilled_result)
+
+
+def save_pretrained(run: Path, out: Path, weights: WeightType = "float32") -> Path:
+    """The new folder `out` with the newest checkpoint of `run`, ready to be shared."""
+    check_new_folder(out)
+    shared = SharedRun.of(run, weights)
+    with new_folder(out) as partial:
+        fill_pretrained(run, shared, partial, weights, name=out.resolve().name)
+    return out
+
+
+def fill_pretrained(run: Path, shared: SharedRun, out: Path, weights: WeightType, *, name: str) -> None:
+    """All that `run` shares, written to the empty folder `out`; `name` is the title of its card."""
+    save_weights(out / "checkpoints", shared.description, _stored(shared.model.state_dict(), weights))
+    for path in (path for pattern in _COPIED for path in sorted(run.glob(pattern))):
+        shutil.copyfile(path, out / path.name)
+    _save_missing_pairs(run, out)
+    _save_distilled(run, out)
+    write_json(out / "result.json", shared.result)
+    write_json(out / "provenance.json", shared.provenance)
+    write_text(out / "README.md", shared.card(name, out))
+    write_json(out / "config.json", read_json(run / "config.json"))  # last: from now on it is a run folder
+
+
+def _save_missing_pairs(run: Path, out: Path) -> None:
+    """The pairs, where the data file is still where it was and an environment can be put into its states."""
+    for learned in data_sets_of(read_description(latest_checkpoint(run))).values():
+        path, fingerprint = learned.data.get("path"), learned.data.get("fingerprint")
+        place = out / pairs_name(learned)
+        if path is not None and fingerprint is not None and Path(path).is_file() and not place.is_file():
+            held_out: tuple[Split, ...] = ("validation", "test")
+            with suppress(NoEnvironmentError):
+                pairs = {str(split): pairs_in_data(run, Path(path), learned, split) for split in held_out}
+                save_pairs(place, pairs, fingerprint)
+
+
+def _save_distilled(run: Path, out: Path) -> None:
+    """The distilled dynamics of the run's newest weights, bound to the weights as they are stored in `out`.
+
+    Rounding to bfloat16 moves the latents a little, so the hash changes; `share_run` measures what that costs.
+    """
+    before = weights_sha256(latest_checkpoint(run))
+    after = weights_sha256(checkpoints_in(out / "checkpoints")[-1])
+    for capacity, folder in distilled_capacities(run / DISTILLED).items():
+        network = read_dynamics(folder, before)
+        description = portable({**read_dynamics_description(folder), "weights_sha256": after})
+        write_dynamics(out / DISTILLED / f"k{capacity}", network, description)
+
+
+def _stored(state: dict[str, Tensor], weights: WeightType) -> dict[str, Tensor]:
+    if weights == "float32":
+        return state
+    return {
+        name: tensor.to(torch.bfloat16) if tensor.is_floating_point() and tensor.ndim > 1 else tensor
+        for name, tensor in state.items()
+    }
+
+
+def share_run(run: Path, out: Path, *, weights: WeightType, device: torch.device, num_animations: int = 0) -> Path:
+    """The new folder `out` with the newest weights of the finished run, evaluated as they are stored there.
+
+    It appears when it is complete; an interrupted call leaves nothing under that name.
+    """
+    check_new_folder(out)
+    if "training" not in read_if_there(run / "result.json"):
+        raise InputError(f"{run} is no finished run: repeat its `alewm train` command to train it to its end.")
+    description = read_description(latest_checkpoint(run))
+    if len(description.config.data_sets) > 1:
+        raise InputError(f"{run} learned from several data sets; save it with PretrainedRun (docs/ecosystem.md).")
+    task_of(data_set_of(description))
+    title = out.resolve().name
+    with new_folder(out) as partial:
+        fill_pretrained(run, SharedRun.of(run, weights), partial, weights, name=title)
+        write_json(partial / "result.json", {"training": read_json(partial / "result.json")["training"]})
+        evaluate_run(partial, EvaluationSettings(), device=device, num_animations=num_animations, out=partial)
+        if distilled_capacities(partial / DISTILLED):
+            evaluate_run(partial, EvaluationSettings(dynamics=DISTILLED), device=device, num_animations=0)
+        write_text(partial / "README.md", SharedRun.of(partial, weights).card(title, partial))
+    return out

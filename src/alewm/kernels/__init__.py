@@ -1,0 +1,1 @@
+"""Fast paths: every Triton and C kernel, beside the reference it must agree with."""

@@ -1,1 +1,0 @@
-"""The encoder's blocks by Triton kernels and library products; `chain` puts them in the place of plain ones."""

@@ -1,0 +1,1 @@
+"""One page per run, for a reader with a browser."""

@@ -1,1 +1,0 @@
-"""Run folders turned into one page a person can read anywhere."""

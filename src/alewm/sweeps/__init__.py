@@ -1,0 +1,1 @@
+"""Grids of training runs: trials, jobs, selection on validation pairs."""

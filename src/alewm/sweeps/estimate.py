@@ -1,0 +1,224 @@
+"""Seconds of training and evaluation: from measured figures, or scaled from them by arithmetic.
+
+Models of the paper's size on one NVIDIA H200, tiny ones on one AMD EPYC core.
+
+What an experiment would do: every command, the count of runs, and an estimate of hours.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from alewm.data.splits import NUM_TEST, NUM_VALIDATION
+from alewm.data.windows import WindowShape
+from alewm.model.world_model import WorldModelConfig
+from alewm.planning.cem import CEMConfig
+from alewm.sweeps.library import Library
+from alewm.sweeps.results import Experiment, NotThereYetError, Results, Stage
+from alewm.sweeps.run import Run
+from alewm.sweeps.scale import TINY_PRESET
+from alewm.sweeps.work import Evaluation, Training, Work
+from alewm.training.config import RunConfig
+from alewm.training.presets import preset
+
+MEASURED_PRESET = "two-room-192"
+"""The configuration whose evaluations were timed, and from which updates of other encoder widths are scaled."""
+
+UPDATE_SECONDS = {MEASURED_PRESET: 128 / 4935, "two-room-384": 0.06961, TINY_PRESET: 0.05624}
+"""An update of a preset's batch with each encoder: ViT-Tiny/14 while training from the store, `alewm train
+two-room-192 --steps 4500`; ViT-Small/14, its blocks plain, with data on the device, `alewm-lab bench scaling`; the tiny
+one in a whole training beside another, `alewm train two-room-tiny --device cpu --threads 1 --seed 3074`."""
+
+GPU, CORE = "an NVIDIA H200", "an AMD EPYC core"
+
+FIXED_SHARE = 0.2
+"""Of an update of 128 windows, what does not shrink or grow with the batch: `alewm-lab bench scaling`."""
+
+MIX_SIGREG_SECONDS = 0.00045
+"""MixSIGReg's part of the former, with eight capacities: `alewm-lab bench regularizer`."""
+
+EVALUATION_SECONDS = 2.43
+"""All 200 Two-Room pairs, environment and floors included, kernels compiled before: `alewm-lab bench evaluate`."""
+
+TINY_EVALUATION_SECONDS = 29.2
+"""100 Two-Room pairs with the tiny model, ten iterations, on that core: `alewm evaluate --episodes 100 --iterations
+10`."""
+
+DRAWING_SECONDS = {"push-t": 2 / 2632.2, "reacher": 2 / 68.62, "cube": 2 / 6.404}
+"""A frame of the tasks that the figure above does not hold, stepped and drawn by one process of two on two AMD EPYC
+cores, MuJoCo in software: `alewm-lab bench collect --task NAME --jobs 2`.
+One process of a GPU machine was not measured."""
+
+FRAMES_PER_PAIR = 3
+"""Start, goal, and the look before the second and last plan."""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """An estimate that says what it rests on."""
+
+    seconds: float
+    basis: str
+
+
+def update_cost(config: RunConfig, own_seconds: float | None = None) -> Cost:
+    """One update, where it was measured or where one of `MEASURED_PRESET`, or of the tiny preset, takes `own_seconds`.
+
+    Another shape of encoder or more predictions per update scale what was measured by their multiply-adds; drawn
+    prefix lengths add MixSIGReg's time for every length more. LeWM and other latent widths of the same encoder are
+    taken to cost the same.
+    """
+    width, prefixes = config.model.encoder.hidden_dim, config.model.prefixes
+    name = next((name for name in UPDATE_SECONDS if preset(name).model.encoder.hidden_dim == width), MEASURED_PRESET)
+    given_of = name if name == TINY_PRESET else MEASURED_PRESET
+    pace = own_seconds / UPDATE_SECONDS[given_of] if own_seconds else 1.0
+    reference, measured = preset(name), pace * UPDATE_SECONDS[name]
+    factor = _update_multiply_adds(config) / _update_multiply_adds(reference)
+    factor *= FIXED_SHARE + (1 - FIXED_SHARE) * config.training.batch_size / reference.training.batch_size
+    per_length = pace * MIX_SIGREG_SECONDS / len(preset(MEASURED_PRESET).model.support)
+    seconds = factor * measured + per_length * (len(prefixes.lengths) - len(prefixes.support))
+    where = CORE if name == TINY_PRESET else GPU
+    basis = f"measured on {where}" if own_seconds is None else "as given"
+    if abs(seconds / measured - 1) > 1e-9:
+        basis = f"{seconds / measured:.2f} x {1000 * measured:.1f} ms by arithmetic, itself not measured"
+    elif own_seconds is not None and name != given_of:
+        basis = f"{measured / own_seconds:.2f} x the {1000 * own_seconds:.1f} ms given, as on {GPU}"
+    return Cost(seconds, f"encoder width {width}: {1000 * seconds:.1f} ms per update, {basis}")
+
+
+def evaluation_cost(work: Evaluation) -> Cost:
+    """The pairs of a split: search, scaled by the predictor's multiply-adds and the plans made, and drawing."""
+    model, settings = work.run.config.model, work.settings
+    num_pairs = settings.num_episodes or (NUM_VALIDATION if settings.split == "validation" else NUM_TEST)
+    plans = len(model.support) if settings.planning.capacity == "best-of" else 1
+    cem, usual = settings.planning.cem, CEMConfig()
+    search = plans * num_pairs * cem.num_candidates * cem.num_iterations / (usual.num_candidates * usual.num_iterations)
+    if model.encoder.hidden_dim == preset(TINY_PRESET).model.encoder.hidden_dim:
+        planning = TINY_EVALUATION_SECONDS * search * usual.num_iterations / (100 * 10)
+        basis = f"{TINY_EVALUATION_SECONDS} s per 100 Two-Room pairs with 10 iterations, measured on {CORE}"
+    else:
+        ratio = _position_multiply_adds(model) / _position_multiply_adds(preset(MEASURED_PRESET).model)
+        planning = EVALUATION_SECONDS * ratio * search / NUM_TEST
+        basis = f"{EVALUATION_SECONDS} s per 200 Two-Room pairs, measured on {GPU}"
+    frames = FRAMES_PER_PAIR * num_pairs + work.num_animations * (settings.budget + 2)
+    task = work.run.config.data_sets.get(settings.data_set, work.run.task)
+    seconds = planning + frames * DRAWING_SECONDS.get(task, 0.0)
+    return Cost(seconds, f"evaluation: {basis}; frames of other tasks as measured on {CORE}")
+
+
+def _update_multiply_adds(config: RunConfig) -> int:
+    """Per window, forward, of encoder and predictor; what else there is comes to less than a hundredth of it."""
+    num_frames = WindowShape().num_frames
+    predictions = len(config.model.support) if config.objective.marginalises_capacity else 1
+    positions = predictions * (num_frames - 1)
+    return num_frames * _frame_multiply_adds(config.model) + positions * _position_multiply_adds(config.model)
+
+
+def _frame_multiply_adds(model: WorldModelConfig) -> int:
+    vit = model.encoder
+    W, tokens = vit.hidden_dim, vit.num_patches + 1
+    block = tokens * (4 * W * W + 2 * W * vit.mlp_dim) + 2 * tokens * tokens * W
+    return vit.num_patches * 3 * vit.patch_size**2 * W + vit.num_blocks * block
+
+
+def _position_multiply_adds(model: WorldModelConfig) -> int:
+    """Attention's maps, MLP and modulation of every block, and the projector of a latent as wide as the predictor."""
+    W, shape = model.encoder.hidden_dim, model.predictor
+    heads = shape.num_heads * shape.head_dim
+    block = 4 * W * heads + 2 * W * shape.mlp_dim + 6 * W * W
+    return shape.num_blocks * block + 2 * W * model.projector_dim
+
+
+NOT_COUNTED = "not counted: validation windows, compiling, physics of simulated tasks, measurements on models"
+
+
+@dataclass(frozen=True)
+class Hours:
+    """An estimate, and what it rests on."""
+
+    training: float
+    evaluation: float
+    basis: tuple[str, ...] = ()
+    """A line per kind of run."""
+
+
+def planned(experiment: Experiment, library: Library, updates_per_second: float | None = None) -> Iterator[str]:
+    """Lines for a terminal; comments start with #, so that the rest can be given to a shell."""
+    hours = estimated_hours(experiment, library, updates_per_second)
+    return planned_work([Training(run) for run in experiment.runs], experiment.stages, library, hours)
+
+
+def planned_work(
+    trainings: Sequence[Training], stages: Sequence[Stage], library: Library, hours: Hours
+) -> Iterator[str]:
+    """The same for runs to be trained and what follows."""
+    missing = [training for training in trainings if not training.is_done(library)]
+    if missing:
+        yield f"# training: {len(missing)} of {len(trainings)} runs are missing"
+    yield from (training.command(library) for training in missing)
+    num_evaluations = 0
+    for stage in stages:
+        works = _missing_works(stage, library)
+        if works is None:
+            yield f"# {stage.title}: at most {stage.most}, known once the work above is done"
+            num_evaluations += stage.most
+            continue
+        if works:
+            yield f"# {stage.title}: {len(works)}"
+        yield from (work.command(library) for work in works)
+        num_evaluations += len(works)
+    yield (
+        f"# {len(trainings)} runs, {len(trainings) - len(missing)} of them finished; "
+        f"at most {num_evaluations} evaluations and measurements missing"
+    )
+    yield f"# about {hours.training:.1f} hours of training and {hours.evaluation:.1f} of evaluation, one by one"
+    yield from (f"#   {line}" for line in hours.basis)
+
+
+def estimated_hours(experiment: Experiment, library: Library, updates_per_second: float | None = None) -> Hours:
+    """Hours of what is missing, one thing after the other."""
+    costs = [cost for stage in experiment.stages for cost in _stage_costs(stage, experiment, library)]
+    return hours_of(experiment.runs, costs, library, updates_per_second)
+
+
+def hours_of(
+    runs: Sequence[Run], evaluations: Sequence[Cost], library: Library, updates_per_second: float | None = None
+) -> Hours:
+    """Hours of training those of `runs` that are missing, and of `evaluations`.
+
+    Finished runs below `library` tell what an update takes; where there is none with the same encoder,
+    `updates_per_second` does (of `MEASURED_PRESET`, or of the tiny preset for tiny models), and without it the figures
+    that were measured.
+    """
+    found = library.seconds_per_update()
+    own_seconds = 1 / updates_per_second if updates_per_second else None
+    training = 0.0
+    basis: dict[str, None] = {}
+    for run in (run for run in runs if not library.is_trained(run)):
+        width = run.config.model.encoder.hidden_dim
+        cost = update_cost(run.config, own_seconds)
+        if width in found:
+            label = f"encoder width {width}: {1000 * found[width]:.1f} ms per update, as in {library.root}"
+            cost = Cost(found[width], label)
+        basis[cost.basis] = None
+        training += run.num_updates * cost.seconds
+    basis |= dict.fromkeys(cost.basis for cost in evaluations)
+    evaluation = sum((cost.seconds for cost in evaluations), 0.0)
+    return Hours(training / 3600, evaluation / 3600, (*basis, NOT_COUNTED))
+
+
+def _missing_works(stage: Stage, library: Library) -> Sequence[Work] | None:
+    """What is left of a stage; None while earlier work decides it."""
+    try:
+        return [work for work in dict.fromkeys(stage.works(Results(library))) if not work.is_done(library)]
+    except NotThereYetError:
+        return None
+
+
+def _stage_costs(stage: Stage, experiment: Experiment, library: Library) -> list[Cost]:
+    works = _missing_works(stage, library)
+    if works is not None:
+        return [evaluation_cost(work) for work in works if isinstance(work, Evaluation)]
+    # Which runs it will be is not known yet: as many as there may be, of the mean cost of all.
+    test = experiment.choice.scale.evaluation()
+    every = [evaluation_cost(Evaluation(run, test)) for run in experiment.runs]
+    return [Cost(stage.most * each.seconds / len(every), each.basis) for each in every]

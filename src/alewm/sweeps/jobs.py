@@ -1,0 +1,231 @@
+"""What one job takes of a machine.
+
+A job: units of work that one process does one after the other, in whatever process an executor has for it.
+
+Who does jobs: the contract of executors, and one loop that gives them jobs, tries failed ones again and reports.
+"""
+
+import os
+import shlex
+import socket
+import sys
+import traceback
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Protocol, runtime_checkable
+
+import torch
+
+from alewm.devices import find_device
+from alewm.errors import InputError
+from alewm.sweeps.library import Library
+from alewm.sweeps.work import Work
+
+
+@dataclass(frozen=True)
+class Share:
+    """Cores and GPUs of one job; where a number is not given, the executor decides by what there is."""
+
+    cpus: int | None = None
+    """Cores, for arithmetic and for decoding frames."""
+    gpus: float | None = None
+    """GPUs, or a fraction of one; 0 keeps it on the CPU."""
+    ranks: int = 1
+    """Processes that share every batch of one model, each with a GPU of its own where there are GPUs."""
+
+    def __post_init__(self) -> None:
+        if self.ranks < 1:
+            raise InputError(f"--ranks-per-trial is a number of processes of 1 or more, got {self.ranks}.")
+        if self.cpus is not None and self.cpus < 1:
+            raise InputError(f"--cpus-per-trial is a number of cores of 1 or more, got {self.cpus}.")
+        if self.gpus is None:
+            return
+        if self.gpus < 0 or (self.gpus > 1 and self.gpus != int(self.gpus)):
+            raise InputError(f"--gpus-per-trial is a whole number or a fraction of one, got {self.gpus:g}.")
+        if self.gpus and self.ranks > 1 and self.gpus != self.ranks:
+            raise InputError(
+                f"{self.ranks} processes per trial need as many GPUs, but --gpus-per-trial is {self.gpus:g}. Leave it "
+                f"out."
+            )
+
+    def completed(self, device: str, num_cpus: float, num_gpus: float) -> "Share":
+        """The share with both numbers given, on machines that have so many cores and GPUs in all.
+
+        Unless asked otherwise a job has a GPU for each of its ranks where there are GPUs, and as many cores as come
+        with them; where there are none, a core per rank.
+        """
+        gpus = self.gpus
+        if gpus is None:
+            gpus = float(self.ranks) if device.startswith("cuda") or (device == "auto" and num_gpus > 0) else 0.0
+        even = int(num_cpus / num_gpus * gpus) if num_gpus else self.ranks
+        return replace(self, gpus=gpus, cpus=self.cpus or max(even, self.ranks))
+
+    def device(self, asked: str) -> str:
+        """The name of the device to compute on, where `asked` may be auto: without a GPU, the CPU."""
+        if self.gpus != 0:
+            return asked
+        if asked.startswith("cuda"):
+            raise InputError(f"--device {asked} needs a GPU, but --gpus-per-trial is 0. Leave one of them out.")
+        return "cpu" if asked == "auto" else asked
+
+
+@dataclass(frozen=True)
+class Job:
+    """Work and everything another process, perhaps on another machine, needs to know to do it."""
+
+    name: str
+    """What it is called in tables and logs."""
+    works: tuple[Work, ...]
+    """In this order; what is done already is not repeated."""
+    library: Library
+    """Where runs and data are."""
+    device: str
+    """A name, because only the process that computes knows its devices."""
+    num_threads: int
+    """Threads for arithmetic."""
+    folder: Path
+    """Where relative paths start."""
+    logs: Path
+    """Folder of what attempts print."""
+    attempt: int = 1
+    """Counts how often it has been tried, over all commands that asked for it."""
+
+    @property
+    def log(self) -> Path:
+        """What this attempt prints; it appears when the attempt begins."""
+        return self.logs / f"{self.name}.{self.attempt}.log"
+
+    def again(self) -> "Job":
+        """The same job, to be tried once more."""
+        return replace(self, attempt=self.attempt + 1)
+
+    def perform(self) -> str | None:
+        """None once everything is done, or why it could not be; whatever is printed meanwhile goes to the log."""
+        here, typed, num_threads = Path.cwd(), sys.argv, torch.get_num_threads()
+        try:
+            os.chdir(self.folder)
+            with _printing_to(self.log):
+                try:
+                    print(f"# attempt {self.attempt} of {self.name}: process {os.getpid()} on {socket.gethostname()}")
+                    torch.set_num_threads(self.num_threads)
+                    for work in self.works:
+                        if not work.is_done(self.library):
+                            # A run says which command made it, not which one had it made.
+                            sys.argv = shlex.split(work.command(self.library), comments=True)
+                            print(f"# {work.command(self.library)}")
+                            work.perform(self.library, find_device(self.device))
+                except Exception as error:
+                    traceback.print_exc()
+                    return str(error) if isinstance(error, InputError) else f"{type(error).__name__}: {error}"
+        except OSError as error:
+            return f"{error.strerror or error}: {error.filename}"
+        finally:
+            os.chdir(here)
+            sys.argv = typed
+            torch.set_num_threads(num_threads)
+        return None
+
+
+@contextmanager
+def _printing_to(path: Path) -> Iterator[None]:
+    """Sends everything that is printed to `path`: by this code, by libraries, and by processes started meanwhile."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a", buffering=1, encoding="utf-8") as file:
+        usual = {descriptor: os.dup(descriptor) for descriptor in (1, 2)}
+        try:
+            for descriptor in usual:
+                os.dup2(file.fileno(), descriptor)
+            with redirect_stdout(file), redirect_stderr(file):
+                yield
+        finally:
+            for descriptor, copy in usual.items():
+                os.dup2(copy, descriptor)
+                os.close(copy)
+
+
+LOOK_EVERY_SECONDS = 0.5
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A job that is no longer being done."""
+
+    job: Job
+    failure: str | None
+    """Why it failed, or None."""
+
+
+@runtime_checkable
+class Executor(Protocol):
+    """Processes that do jobs, as many at once as there is room for."""
+
+    device: str
+    """The device jobs are to compute on, by name."""
+    num_threads: int
+    """Threads each of them may use."""
+
+    def submit(self, job: Job) -> None:
+        """Have `job` done when there is room."""
+
+    def wait(self, seconds: float) -> list[Ended]:
+        """Those that ended since the last call; after `seconds` at most, also if none did."""
+
+    def close(self) -> None:
+        """End whatever is still being done, and let go of all processes."""
+
+
+@runtime_checkable
+class Observer(Protocol):
+    """Whoever wants to know how jobs fare."""
+
+    def succeeded(self, job: Job) -> None:
+        """Everything is done."""
+
+    def failed(self, job: Job, failure: str, *, is_tried_again: bool) -> None:
+        """An attempt failed."""
+
+    def look(self) -> None:
+        """Some time has passed."""
+
+
+def finish_all(jobs: Sequence[Job], executor: Executor, observer: Observer, *, retries: int = 0) -> dict[str, str]:
+    """Why jobs failed for good, by name, once all have ended; each failed one is tried again `retries` times."""
+    for job in jobs:
+        executor.submit(job)
+    first = {job.name: job.attempt for job in jobs}
+    failures: dict[str, str] = {}
+    num_left = len(jobs)
+    observer.look()
+    while num_left:
+        for ended in executor.wait(LOOK_EVERY_SECONDS):
+            job = ended.job
+            if ended.failure is None:
+                observer.succeeded(job)
+                num_left -= 1
+                continue
+            is_tried_again = job.attempt - first[job.name] < retries
+            observer.failed(job, ended.failure, is_tried_again=is_tried_again)
+            if is_tried_again:
+                executor.submit(job.again())
+            else:
+                failures[job.name] = ended.failure
+                num_left -= 1
+        observer.look()
+    return failures
+
+
+def make_job(name: str, works: Sequence[Work], library: Library, executor: Executor, logs: Path) -> Job:
+    """A job for `executor`; attempts that left a log are counted on."""
+    runs = {work.run.key: work.run for work in works}
+    return Job(
+        name,
+        tuple(works),
+        library.holding(*runs.values()),
+        executor.device,
+        executor.num_threads,
+        Path.cwd(),
+        logs,
+        attempt=1 + len(list(logs.glob(f"{name}.*.log"))),
+    )

@@ -1,0 +1,233 @@
+"""What a sweep found: its trials and its configurations by validation success, and which one is selected.
+
+Running a sweep: what is missing is trained and evaluated by an executor, and the outcome read from run folders.
+"""
+
+import hashlib
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+
+from alewm.evaluation.settings import EvaluationSettings
+from alewm.files import write_json, write_text
+from alewm.runs.folder import RunFolder
+from alewm.runs.provenance import provenance
+from alewm.sweeps.board import Board, BoardRow, Trial, make_trials, progress_of
+from alewm.sweeps.grid import Group, Sweep, configuration, short_names, shown_value, varied_fields
+from alewm.sweeps.jobs import Executor, finish_all, make_job
+from alewm.sweeps.library import Library
+from alewm.sweeps.results import Candidate, Results, select
+from alewm.sweeps.run import Run
+from alewm.tables import Row, Table
+from alewm.training.data import TrainingData
+
+
+@dataclass(frozen=True)
+class SweepOutcome:
+    """Tables and sentences."""
+
+    trials: Table
+    configurations: Table
+    findings: tuple[str, ...]
+    failures: Mapping[str, str]
+    """Why trials failed, by name."""
+
+    def markdown(self) -> str:
+        """All of it as one page."""
+        failed = [f"- {name} failed: {reason}" for name, reason in self.failures.items()]
+        found = [f"- {finding}" for finding in self.findings]
+        return "\n".join([self.configurations.markdown(), *found, *failed, "", self.trials.markdown()])
+
+    def write(self, out: Path, sweep: Sweep, library: Library) -> Path:
+        """Writes sweep.md, trials.csv, configurations.csv and sweep.json below `out`; the path of the first."""
+        write_text(out / "trials.csv", self.trials.csv())
+        write_text(out / "configurations.csv", self.configurations.csv())
+        description = {
+            "sweep": sweep.name,
+            "runs": {run.name: str(library.folder(run)) for run in sweep.runs},
+            "findings": list(self.findings),
+            "failures": dict(self.failures),
+            "made_with": provenance(),
+        }
+        write_json(out / "sweep.json", description)
+        write_text(out / "sweep.md", self.markdown())
+        return out / "sweep.md"
+
+
+def conclude(
+    sweep: Sweep,
+    trials: Sequence[Trial],
+    library: Library,
+    settings: EvaluationSettings | None,
+    failures: Mapping[str, str],
+) -> SweepOutcome:
+    """The outcome of trials that have ended; those that failed are listed last and never selected."""
+    reader = _Reader(sweep, trials, library, settings)
+    names = list(reader.names.values())
+    by_trial: list[Row] = []
+    by_configuration: list[Row] = []
+    findings = []
+    for group in sweep.groups:
+        by_trial += [reader.trial_row(group, run) for run in sorted(group.runs, key=reader.run_order)]
+        chosen = reader.selected(group)
+        for candidate in sorted(group.candidates, key=reader.candidate_order):
+            by_configuration.append(reader.candidate_row(group, candidate, is_selected=candidate is chosen))
+        findings.append(reader.finding(group, chosen))
+    success = "validation success (%)"
+    measured = [success, "mean capacity", "validation loss"]
+    caption = "Sorted by success on validation pairs, ties by capacity, then by λ. Test pairs were not looked at."
+    head = ["group", *names, "seed", *measured, "state", "run"]
+    per_seed = f"{caption} One row per trial."
+    over_seeds = f"{caption} Mean ± SEM over seeds; selected by the number of pairs reached over all seeds."
+    return SweepOutcome(
+        Table.of("trials", per_seed, head, by_trial),
+        Table.of("configurations", over_seeds, ["group", *names, *measured, "selected"], by_configuration),
+        tuple(findings),
+        failures,
+    )
+
+
+class _Reader:
+    """Reads what run folders say about the trials of one sweep."""
+
+    def __init__(
+        self, sweep: Sweep, trials: Sequence[Trial], library: Library, settings: EvaluationSettings | None
+    ) -> None:
+        self.library, self.settings, self.results = library, settings, Results(library)
+        self.fields = varied_fields(sweep.runs)
+        self.names = short_names(self.fields)
+        self.done = {trial.run.key for trial in trials if trial.is_done(library)}
+
+    def is_complete(self, candidate: Candidate) -> bool:
+        """Whether all its seeds have finished."""
+        return all(run.key in self.done for run in candidate.runs)
+
+    def selected(self, group: Group) -> Candidate | None:
+        """The configuration validation pairs prefer; None without evaluations, or where nothing finished."""
+        complete = [candidate for candidate in group.candidates if self.is_complete(candidate)]
+        return select(complete, self.results, self.settings) if complete and self.settings is not None else None
+
+    def run_order(self, run: Run) -> tuple[bool, float, float, float]:
+        """Finished ones first, the most successful of them first."""
+        if run.key not in self.done:
+            return True, 0.0, 0.0, 0.0
+        if self.settings is None:
+            return False, self._loss(run), 0.0, 0.0
+        found = self.results.evaluation(run, self.settings)
+        return False, -found["success_rate"], found["mean_capacity"], run.config.objective.regularizer_weight
+
+    def candidate_order(self, candidate: Candidate) -> tuple[bool, float, float, float]:
+        """As for trials, by means over seeds."""
+        if not self.is_complete(candidate):
+            return True, 0.0, 0.0, 0.0
+        _, *columns = zip(*map(self.run_order, candidate.runs), strict=True)
+        # Rounded, so that equal numbers of successes tie as they do in selection.
+        success, capacity, weight = (round(fmean(column), 9) for column in columns)
+        return False, success, capacity, weight
+
+    def trial_row(self, group: Group, run: Run) -> Row:
+        """What is known of a trial."""
+        is_done = run.key in self.done
+        state = "finished" if is_done else "failed"
+        values = [shown_value(run, field) for field in self.fields]
+        measured = self._measured((run,)) if is_done else ["", "", ""]
+        return [group.name, *values, str(run.seed), *measured, state, str(self.library.folder(run))]
+
+    def candidate_row(self, group: Group, candidate: Candidate, *, is_selected: bool) -> Row:
+        """Means over seeds."""
+        values = [shown_value(candidate.runs[0], field) for field in self.fields]
+        measured = self._measured(candidate.runs) if self.is_complete(candidate) else ["incomplete", "", ""]
+        return [group.name, *values, *measured, "selected" if is_selected else ""]
+
+    def finding(self, group: Group, chosen: Candidate | None) -> str:
+        """A sentence that names the selected configuration."""
+        num_complete = sum(map(self.is_complete, group.candidates))
+        counted = f"{num_complete} of {len(group.candidates)} configurations are complete"
+        if chosen is None:
+            return f"{group.name}: nothing is selected; {counted}."
+        what = configuration(chosen.runs[0], self.fields) or "the only configuration"
+        rate = self.results.over_seeds(chosen.runs, self.settings).percent() if self.settings is not None else ""
+        folders = shlex.join(str(self.library.folder(run)) for run in chosen.runs)
+        return (
+            f"{group.name}: selected {what} ({rate} % of validation pairs; {counted}). Test pairs, once: "
+            f"`alewm evaluate {folders}`"
+        )
+
+    def _measured(self, runs: Sequence[Run]) -> list[str]:
+        if self.settings is None:
+            return ["", "", self._mean_loss(runs)]
+        success = self.results.over_seeds(runs, self.settings).percent()
+        return [success, self.results.over_seeds(runs, self.settings, "mean_capacity").shown(), self._mean_loss(runs)]
+
+    def _mean_loss(self, runs: Sequence[Run]) -> str:
+        return f"{sum(map(self._loss, runs)) / len(runs):.4f}"
+
+    def _loss(self, run: Run) -> float:
+        training = RunFolder(self.library.folder(run)).result()["training"]
+        # Files with very few episodes have no validation windows.
+        return float(training.get("validation/loss", "nan"))
+
+
+def run_sweep(
+    sweep: Sweep,
+    library: Library,
+    make_executor: Callable[[], Executor],
+    settings: EvaluationSettings | None,
+    out: Path,
+    *,
+    retries: int,
+    num_ranks: int = 1,
+) -> SweepOutcome:
+    """The outcome once every trial has finished, or failed one time more than `retries`.
+
+    Trials are found in `library` by their configuration: finished ones are not repeated, others continue. The executor
+    is made only if there is something to do, and closed however this ends.
+    """
+    library.check_data(set(sweep.tasks))
+    trials = make_trials(sweep.runs, settings, num_ranks=num_ranks)
+    missing = [trial for trial in trials if not trial.is_done(library)]
+    if not missing:
+        return conclude(sweep, trials, library, settings, {})
+    num_windows = _check_data(sweep, library)
+    logs, fields = out / "logs", varied_fields(sweep.runs)
+    with closing(make_executor()) as executor:
+        num_threads = max(1, executor.num_threads // num_ranks)
+        trials = make_trials(sweep.runs, settings, num_ranks=num_ranks, num_threads=num_threads)
+        left = {trial.run.key for trial in missing}
+        jobs = {t.run.name: make_job(t.run.name, t.works, library, executor, logs) for t in trials if t.run.key in left}
+        rows = {}
+        for trial in trials:
+            run, folder = trial.run, library.folder(trial.run)
+            label = " ".join(filter(None, (run.preset, configuration(run, fields), f"seed={run.seed}")))
+            row = BoardRow(label, folder, run.config.training.total_steps(num_windows[run.task] // _batch(run)))
+            if run.name in jobs:
+                row.attempt = jobs[run.name].attempt
+            else:
+                row.state, row.progressed = "finished", progress_of(folder)
+            rows[run.name] = row
+        with Board(rows, logs) as board:
+            failures = finish_all(list(jobs.values()), executor, board, retries=retries)
+    return conclude(sweep, trials, library, settings, failures)
+
+
+def folder_name(sweep: Sweep) -> str:
+    """A name for the sweep's own files that another grid does not have."""
+    keys = "".join(sorted(run.key for run in sweep.runs))
+    return f"{sweep.name[:60]}-{hashlib.sha256(keys.encode()).hexdigest()[:8]}"
+
+
+def _check_data(sweep: Sweep, library: Library) -> dict[str, int]:
+    """Training windows by task; a file that fits no trial is refused before any begins."""
+    first = {run.task: run for run in reversed(sweep.runs)}
+    counts = {}
+    for task, run in first.items():
+        data = TrainingData.open(library.data_path(task), run.config)
+        counts[task] = data.num_windows("train")
+    return counts
+
+
+def _batch(run: Run) -> int:
+    return run.config.training.batch_size

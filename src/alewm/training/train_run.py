@@ -1,0 +1,142 @@
+"""A training run as a folder: opened or continued, trained, and left with everything evaluation needs."""
+
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from alewm.config import to_dict, young_defaults
+from alewm.data.splits import SplitBy
+from alewm.distributed import (
+    first_rank_first,
+    leave_ranks,
+    num_ranks,
+    share_of_batch,
+    start_ranks,
+    this_rank,
+    wait_for_all_ranks,
+)
+from alewm.errors import InputError
+from alewm.progress import Progress
+from alewm.runs.folder import RunFolder, only_writer, require_run
+from alewm.training.checkpoint import checkpoints_in, step_of
+from alewm.training.config import RunConfig, check_trainable
+from alewm.training.data import TrainingData
+from alewm.training.data_sets import named_tasks
+from alewm.training.loggers import Loggers
+from alewm.training.mixture import MixedData
+from alewm.training.trainer import Trainer, TrainingResult
+
+LARGEST_PRECISION_GAP = 0.05
+"""The `precision_gap` that is worth a warning. At 0.98 a model planned to 60 % of goals instead of 99 %."""
+
+
+def train_run(
+    config: RunConfig,
+    data: Path | Sequence[Path],
+    out: Path,
+    *,
+    device: torch.device,
+    preset: str | None = None,
+    split_by: SplitBy = "family",
+    num_threads: int = 0,
+    loggers: Sequence[str] = (),
+    is_silent: bool = False,
+) -> RunFolder:
+    """The finished run in `out`, begun there or continued; `torchrun` may have started several processes for it.
+
+    `data` is one file, or one for each data set of `config`, in that order. Nothing is written before the data, the
+    configuration and the folder have been found to fit each other. `loggers` are those of `alewm.training.loggers`;
+    they are no part of the configuration, and may change when a run goes on.
+    """
+    paths = (data,) if isinstance(data, Path) else tuple(data)
+    config = named_tasks(config, paths)
+    check_trainable(config)
+    told = Loggers(loggers, out, to_dict(config))
+    device = start_ranks(device)
+    try:
+        share_of_batch(config.training.batch_size)
+        with first_rank_first():
+            learned = _open(paths, config, split_by)
+            folder = RunFolder(out, young_defaults(RunConfig))
+            described = {**to_dict(config), "data": learned.identity()}
+            folder.check(described)
+        is_first = this_rank() == 0
+        if is_first and not is_silent:
+            for note in learned.notes:
+                print(note, file=sys.stderr)
+        windows = learned.windows(config, device, num_threads)
+        trainer = Trainer(config, windows, folder=out, device=device, extras=learned.extras(config), loggers=told)
+        if is_first and not is_silent:
+            print(f"updates on {device}: {trainer.acceleration}", file=sys.stderr)
+        with only_writer(out) if is_first else nullcontext():
+            if is_first:
+                made_from = {"preset": preset, "data": learned.sources(config), "device": str(device)}
+                folder.open(described, **made_from, processes=num_ranks(), updates=str(trainer.acceleration))
+                learned.save_splits(out)
+            wait_for_all_ranks()  # for the folder to be there
+            result = _run(trainer, out, shows_progress=is_first and not is_silent)
+            if is_first:
+                _record(folder, result)
+                if not is_silent:
+                    _warn_of_a_precision_gap(result)
+        return folder
+    finally:
+        leave_ranks()
+
+
+def _open(paths: Sequence[Path], config: RunConfig, split_by: SplitBy) -> TrainingData | MixedData:
+    if len(paths) == 1:
+        return TrainingData.open(paths[0], config, split_by)
+    return MixedData.open(paths, config, split_by)
+
+
+def latest_checkpoint(run: Path) -> Path:
+    """The newest checkpoint of the run in `run`."""
+    require_run(run)
+    saved = checkpoints_in(run / "checkpoints")
+    if not saved:
+        raise InputError(f"{run} has no checkpoint yet. Repeat its `alewm train` command to train it.")
+    return saved[-1]
+
+
+def _run(trainer: Trainer, out: Path, *, shows_progress: bool) -> TrainingResult:
+    if not shows_progress:
+        return trainer.run()
+    saved = checkpoints_in(out / "checkpoints")
+    done = step_of(saved[-1]) if saved else 0
+    if 0 < done < trainer.num_steps:
+        print(f"continuing {out} after update {done}", file=sys.stderr)
+    with Progress(f"training {out}", trainer.num_steps, "updates", done=done) as progress:
+
+        def show(step: int, metrics: Mapping[str, Any]) -> None:
+            progress.advance(step - progress.done, f"loss {metrics['train/loss']:.4f}")
+
+        return trainer.run(show)
+
+
+def _warn_of_a_precision_gap(result: TrainingResult) -> None:
+    gap = result.metrics.get("validation/precision_gap", 0.0)
+    if gap > LARGEST_PRECISION_GAP:
+        print(
+            f"Latents in the arithmetic of training differ from those in float32 by {gap:.0%} of their variance; "
+            f"planning encodes in float32, and may miss goals that this model could reach.",
+            file=sys.stderr,
+        )
+
+
+def _record(folder: RunFolder, result: TrainingResult) -> None:
+    known = folder.result()
+    if known.get("training", {}).get("step") == result.step:
+        return  # a finished run that was asked for again; what evaluation added stays
+    scalars = {name: value for name, value in result.metrics.items() if isinstance(value, (int, float))}
+    training = {
+        "step": result.step,
+        "checkpoint": str(result.checkpoint.relative_to(folder.path)),
+        "seconds": result.seconds,
+        **scalars,
+    }
+    folder.finish({**known, "training": training})
