@@ -1,4 +1,4 @@
-"""Latent world models that learn how much of themselves to use.
+"""World models that choose how many latent dimensions to plan with.
 
 Public names load on first use, so that `import alewm` and `alewm --help` stay fast.
 """
