@@ -1,7 +1,4 @@
-"""Which numbers are accepted: ranges of fields, said in their types and checked wherever one is made, and seeds.
-
-Frozen configurations: written to JSON, read back strictly, compared and changed field by field.
-"""
+"""Frozen configurations with validated fields: written to JSON, read back strictly, compared and overridden."""
 
 import dataclasses
 import json

@@ -1,11 +1,7 @@
-"""How much of everything a demonstration does.
+"""The main job in one command: record, train, plan to unseen goals, compare.
 
-A plan from noise to noise, so that the search's kernels are compiled before there is a model to plan with.
-
-The main job in one command: record, learn, plan to goals never seen, compare.
-
-Runs learn from the same episodes at the same budget, each in a process of its own, and are evaluated on the same
-held-out pairs. These processes start first: while episodes are recorded they import, find their device and compile.
+ALeWM and LeWM train on the same episodes at the same budget, each in a process of its own, and are evaluated on the
+same held-out pairs. The processes start first: while episodes are recorded they import, find their device and compile.
 Every stage leaves its result in the folder, so that repeating the command continues.
 """
 

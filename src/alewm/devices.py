@@ -1,7 +1,4 @@
-"""Where to compute, by name, and what each kind of device lacks.
-
-The precision that statistics, moments and costs are computed in, whatever the model's.
-"""
+"""Choose a device by name, say what it lacks, and compute statistics in full precision."""
 
 import importlib.util
 from collections.abc import Iterator

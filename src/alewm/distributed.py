@@ -1,10 +1,8 @@
-"""What several processes must agree on: one differentiable mean, and how many they are.
+"""Data-parallel training: world size, ranks, slices of a batch, and a differentiable all-reduce mean.
 
-The convention is that of data-parallel training: every rank computes the same loss from its own samples and the
-gradients of the parameters are averaged over ranks. With a statistic averaged by `mean_across_ranks` (and a batch of
-equal size on each rank), loss and averaged gradient equal those of one process that holds all samples.
-
-The processes that share one batch: starting them, slicing what belongs to each, averaging their gradients.
+Every rank computes the same loss from its own samples, and the gradients of the parameters are averaged over ranks.
+With a statistic averaged by `mean_across_ranks` (and a batch of equal size on each rank), loss and averaged gradient
+equal those of one process that holds all samples.
 """
 
 import importlib

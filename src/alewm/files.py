@@ -1,9 +1,7 @@
-"""The order people expect of names with numbers in them.
+"""Read and write files safely: a kill never leaves half a file, and a damaged file is named.
 
-Writing so that a kill never leaves half a file, and reading so that a damaged one is named.
-
-A file is written under a draft's name, flushed to the disk, and then renamed. A killed process leaves its draft behind;
-the next one that writes to the same folder removes it. The lock on a draft says whether its process still lives.
+A file is written under a draft name, flushed to the disk, and then renamed. A killed process leaves its draft behind.
+The next process that writes to the same folder removes it. The lock on a draft says whether its process still lives.
 """
 
 import errno

@@ -1,7 +1,4 @@
-"""Numbers as people write them.
-
-Tables as Markdown, LaTeX and CSV, every cell with the commands that made it.
-"""
+"""Tables as Markdown, LaTeX and CSV. Every cell knows the commands that made it."""
 
 import csv
 import io

@@ -1,9 +1,4 @@
-"""Curves over update steps.
-
-How figures look on a light and on a dark page.
-
-Figures of several panels of one size.
-"""
+"""How figures look: colours for light and dark pages, thinned curves, grids of panels."""
 
 import io
 import math

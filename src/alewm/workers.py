@@ -1,7 +1,4 @@
-"""Processes that work for another: how many there should be, and that they end with it.
-
-A pool of processes that starts them whole and ends with the block that uses it.
-"""
+"""Worker processes: how many to start, how to start them, and how they end with their parent."""
 
 import multiprocessing
 import os

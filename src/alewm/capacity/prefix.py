@@ -1,6 +1,7 @@
-"""Prefix masks: coordinate j is kept by capacity k when j ≤ k.
+"""Prefix masks m(k), and the straight-through Gumbel choice of a capacity that selects one of them.
 
-The straight-through Gumbel choice of a capacity (the paper's appendix on straight-through prefix sampling).
+Coordinate j is kept by capacity k when j ≤ k. The choice follows the paper's appendix on straight-through prefix
+sampling.
 """
 
 from functools import lru_cache

@@ -1,7 +1,4 @@
-"""The fixed prior π_0 over capacities and the survival probabilities it implies.
-
-Which prefix lengths a capacity stands for while training: its own, or any that ends in its block.
-"""
+"""The fixed prior π_0 over capacities, its survival probabilities, and prefix lengths drawn within a block."""
 
 import math
 from collections.abc import Sequence

@@ -1,7 +1,4 @@
-"""`--set FIELD=VALUE`: fields of a configuration, by the path config.json shows.
-
-Flags that several commands have, under one name each.
-"""
+"""Flags that several commands share, and `--set FIELD=VALUE`."""
 
 import json
 from collections.abc import Iterable

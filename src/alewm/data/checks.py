@@ -1,7 +1,4 @@
-"""What a data file must satisfy before anyone trains on it; each failure names the file, the column and the row.
-
-What a data file says of itself at a glance, before it is opened whole.
-"""
+"""What a data file must satisfy before anyone trains on it; each failure names the file, the column and the row."""
 
 import contextlib
 import importlib

@@ -1,7 +1,4 @@
-"""Collecting episodes into a store: simulated and compressed in parallel processes, written in episode order.
-
-Collecting with a bar for whoever waits, and what it came to.
-"""
+"""Collect episodes into a store: simulated and compressed in parallel processes, written in episode order."""
 
 import shlex
 import time

@@ -1,9 +1,4 @@
-"""Frames of a few episodes on one picture: what a file shows, at a glance.
-
-Figures that every data file has: how many rows, how long episodes are, and what the actions are like.
-
-What a data file holds, and what may be wrong with it, in words.
-"""
+"""Describe a data file: its columns, episodes and statistics, its problems, and a picture of its frames."""
 
 import io
 from collections.abc import Mapping

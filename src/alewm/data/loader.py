@@ -1,6 +1,6 @@
-"""Batch memory that is used again: fresh pages cost as much as decoding into them.
+"""Training windows in batches: the same for a seed whatever the number of threads, processes or interruptions.
 
-Training windows in batches: the same for a seed whatever the number of threads, processes or interruptions.
+Batch memory is reused, because fresh pages cost as much as decoding into them.
 """
 
 from collections import deque

@@ -1,12 +1,8 @@
-"""Which episodes are copies of one demonstration, replayed with different noise.
-
-A model that has trained on a hundred copies of an episode has as good as seen it, so copies must not face each other
-across a split. Our collectors label them (column `family`); for files from elsewhere they are found.
-
-Training, validation and test episodes of a file: decided once, written beside it, the same for everyone.
+"""Training, validation and test episodes of a file: decided once, written beside it, the same for everyone.
 
 Episodes are split, never windows: neighbouring windows share frames, and a validation loss over them would flatter us.
-Where episodes are copies of a demonstration, whole families of copies are split (`alewm.data.splits`).
+Where episodes are noisy copies of one demonstration, whole families of copies are split. Our collectors label families
+(column `family`); in files from elsewhere they are found by equal length and start.
 """
 
 from collections.abc import Sequence

@@ -1,10 +1,8 @@
-"""Tasks of other packages: those that an installed package enters in the group `alewm.tasks`.
-
-The tasks by name, and their Gymnasium ids.
+"""The tasks by name, and their Gymnasium ids.
 
 Adding a `Task` here adds its contract tests (`tests/envs/test_env_contract.py`), its Gymnasium id and its name on the
 command line. Simulators are imported when a task is used, not when its name is listed: their packages are optional.
-Other packages enter theirs (`alewm.envs.registry`); a name of ours stays ours.
+Other packages register tasks by an entry point in the group `alewm.tasks`; our names take precedence.
 """
 
 from functools import cache

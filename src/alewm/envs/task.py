@@ -1,9 +1,4 @@
-"""What a task's data are like, beyond what every data file has in common (`alewm.data.inspection`).
-
-What one frame shows of a task's true state.
-
-What collection and evaluation need to know of an environment.
-"""
+"""What collection, evaluation and probes need to know of an environment."""
 
 import importlib
 import sys

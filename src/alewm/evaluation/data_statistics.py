@@ -1,7 +1,4 @@
-"""How many pairs of recorded rows count as success before anything is done.
-
-What a data file is like: measured after collection, stored beside the file, shown beside the published figures.
-"""
+"""Statistics of a data file: measured after collection, stored beside it, shown beside the published figures."""
 
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,8 +1,6 @@
-"""An evaluation's result as a few lines for a terminal.
+"""Evaluate a run folder: its model, the stored pairs, the results left beside it, and a summary in words.
 
-An evaluation done again: how many episodes ended as the published records say.
-
-Evaluating a run folder: its model, the pairs stored with its data, and the results left beside it.
+An evaluation of a shared model is compared with its published records, episode by episode.
 """
 
 import sys

@@ -1,13 +1,8 @@
-"""The environment a run can be evaluated in; models of other people's robots have none here.
+"""The task, data and pairs that a run is evaluated on.
 
-The data file a run learned from, with the episodes that were held out from it.
-
-Held-out pairs as a small file that travels with a model, so that evaluating it needs no data file.
-
-What an environment needs of a start and of a goal are a few numbers; it draws the images itself. The file holds them
-for the validation and the test pairs, with the fingerprint of the data they were drawn from.
-
-The pairs a run is evaluated on: those that travel with a shared model, or those stored beside its data file.
+Pairs come with a shared model as a small file, or from beside the data file. The file holds the few numbers that an
+environment needs of a start and a goal, for validation and test pairs, with the fingerprint of the data they were drawn
+from. The environment draws the images itself.
 """
 
 import sys

@@ -1,7 +1,4 @@
-"""Regressions fitted separately for every prefix: ridge in closed form, and small networks.
-
-What the prefixes of one trained model say of the true state, by linear and network probes.
-"""
+"""Probes: how much of the true state each prefix of a latent holds, by ridge regression and small networks."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path

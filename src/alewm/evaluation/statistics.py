@@ -1,7 +1,4 @@
-"""How sure a success rate is, and how sure the difference of two on the same pairs.
-
-Which capacities were used, and whether the selector learned anything beyond its prior.
-"""
+"""How sure a success rate is, how sure a difference on the same pairs, and which capacities were used."""
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass

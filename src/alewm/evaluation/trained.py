@@ -1,7 +1,4 @@
-"""What was measured on a trained model, kept in its run folder with the settings it was measured with.
-
-A trained model beside its data, for whoever measures something on it.
-"""
+"""A trained model beside its data, and what was measured on it, kept in its run folder."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager

@@ -1,6 +1,4 @@
-"""LeWM weights from elsewhere as a run of ours, which `alewm evaluate` and `alewm report` accept.
-
-A run of ours as a LeWM checkpoint, which stable-worldmodel loads by name.
+"""Import LeWM weights as a run, and export a run as a LeWM checkpoint that stable-worldmodel loads by name.
 
 LeWM has no selector, no support and no input map. What that means for each model:
 

@@ -1,14 +1,8 @@
-"""LeWM's parameter names and ours: one to one where the latent is as wide as the predictor.
+"""LeWM's checkpoint format: parameter names, constructor description and files, in both directions.
 
-Released LeWM weights carry the encoder names of transformers 4 or 5 according to their age; both are understood. Shapes
-differ only where a convolution is written as the matrix product it is.
-
-LeWM's constructor description and our configuration: each from the other.
-
-Shapes say nearly everything; only the numbers of heads and the dropout rate have to be read from config.json. Class
-paths in it are never followed.
-
-LeWM checkpoints as files: `config.json` beside `weights.pt`, read without running anything that is in them.
+Names match one to one where the latent is as wide as the predictor. Released weights carry the encoder names of
+transformers 4 or 5 according to their age; both are read. Shapes say nearly everything; only the numbers of heads and
+the dropout rate come from config.json. Class paths in it are never followed, and nothing in a file is executed.
 """
 
 import hashlib

@@ -1,6 +1,4 @@
-"""The page that travels with weights: what they are, what they reached, how to use them.
-
-A run folder reduced to what others need: weights, settings, results and a card; it is still a run folder.
+"""Share a trained model: a run folder reduced to what others need, with a model card and its measured success.
 
     config.json  provenance.json  result.json  splits*.json   as in the run, without this machine's paths
     metrics.jsonl  episodes.jsonl                             where the run has them
@@ -13,8 +11,6 @@ A run folder reduced to what others need: weights, settings, results and a card;
 `alewm evaluate` and `alewm report` take such a folder like any other run. With its pairs inside, evaluation needs
 nothing else; without, it needs the data file the run was trained on, or one made again by the command in the card: its
 fingerprint is compared.
-
-A trained model made ready for others: its folder, and its success measured with the very weights that are in it.
 """
 
 import shutil

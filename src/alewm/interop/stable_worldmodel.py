@@ -12,7 +12,8 @@ cached there must not depend on the candidates.
     goal_emb           [B, 1, D]                   `get_cost`, once per plan
     predicted_emb      [B, S, H + horizon, D]      `rollout`, every time
 
-Any model with `encode` and `rollout`, as stable-worldmodel defines them, in our planner.
+`ForeignWorldModel` is the other direction: any model with `encode` and `rollout`, as stable-worldmodel defines them, in
+our planner.
 """
 
 import hashlib

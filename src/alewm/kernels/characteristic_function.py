@@ -1,14 +1,11 @@
-"""Projections of latents, and of every prefix of them at the price of about one matrix product.
+"""The characteristic function of a weighted prefix mixture, Σ_n Σ_k w(n, k) exp(iτ uᵀ M_k s_n), and its fast paths.
 
-The definition all other paths are tested against.
+`reference_cf` is the definition. `recurrence_cf` is plain torch on any device. `characteristic_function_c` (CPU) and
+`characteristic_function_triton` (GPU) are the others. `choose` picks one and says why.
 
-The characteristic function by angle addition, in plain torch on any device.
-
-The knots are τ_j = j h, so cos and sin at all of them follow from those at h: one transcendental pair per projection
-instead of Q. The backward pass keeps only projections and weights and runs the recurrence again, so nothing of size
-N x C x P x Q ever exists. All arithmetic is in place on four buffers of the size of the projections.
-
-Which path computes a characteristic function, and why.
+The knots are τ_j = j h, so cos and sin at all of them follow from those at h by angle addition: one transcendental pair
+per projection instead of Q. The backward pass keeps only projections and weights and repeats the recurrence, so nothing
+of size N x C x P x Q is ever stored.
 """
 
 from collections.abc import Callable, Iterator

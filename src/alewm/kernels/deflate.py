@@ -1,7 +1,4 @@
-"""The call of `native/deflate.c`, which compresses many frames at once while other threads run.
-
-The call of `native/inflate.c`, which decodes many zlib streams at once while other threads run.
-"""
+"""Compress and decompress many frames in C (`deflate_c/`), while other threads run."""
 
 import ctypes
 from dataclasses import dataclass

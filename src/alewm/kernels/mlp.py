@@ -1,11 +1,8 @@
-"""The two kernels of an MLP launched on whole matrices, with a given tile or the first that the device can run.
+"""An MLP with its GELU fused into the products: two kernels beside library products.
 
-An MLP whose GELU, there and back, is computed where the product beside it is: two kernels among library products.
-
-Forward, one kernel makes h = x w1ᵀ + b1 and writes a = GELU(h) and GELU'(h), both kept: h itself is never written, and
-on the way back, where memory is waited for, nothing is left but to multiply. There one kernel writes the gradient of h
-and its sum over rows without the gradient of a ever leaving the chip. The other products are the library's. Sums over
-rows are made of a few partial sums in a fixed order.
+Forward, one kernel computes h = x w1ᵀ + b1 and writes a = GELU(h) and GELU'(h). h itself is never written, so the
+backward pass only multiplies. Backward, one kernel writes the gradient of h and its sum over rows; the gradient of a
+never leaves the chip. Sums over rows are made of a few partial sums in a fixed order.
 """
 
 from typing import Any

@@ -1,16 +1,14 @@
-"""Triton kernels of an MLP's widening map with its GELU, and of the way back through both; `mlp_launches` calls them.
+"""Triton kernels of an MLP with GELU, forward and backward; `mlp` launches them.
 
-Each is a matrix product that goes on to what follows it while the tile is on the chip. A program holds ROWS rows, read
-once, and walks over the hidden units CHUNK at a time. Offsets within its rows fit into 32 bits, and its arguments point
-to these rows. Weights are as `nn.Linear` keeps them: w1 [HIDDEN, width], w2 [width, HIDDEN].
+Each is a matrix product with the GELU applied while the tile is on the chip. A program holds ROWS rows, read once, and
+walks over the hidden units CHUNK at a time. Offsets within its rows fit into 32 bits, and its arguments point to these
+rows. Weights are as `nn.Linear` keeps them: w1 [HIDDEN, width], w2 [width, HIDDEN].
 
-The kernels of `mlp_kernels` with weights that stay: rows come by, moved by the copy engine of a Hopper GPU.
-
-As many programs as the GPU runs at once. Each keeps the weights of CHUNK hidden units on the chip and walks over blocks
-of ROWS rows; the next blocks are on their way while one is computed. Programs of one block are neighbours, so that all
-but the first find its rows in the cache. Matrices come as descriptors, by which the engine finds a tile: it reads zeros
-beyond the last row and writes nothing there. Rows come in two parts, LEFT columns and the others, each by a descriptor
-of its own.
+The `_resident` kernels keep the weights of CHUNK hidden units on the chip and walk over blocks of ROWS rows, which the
+copy engine of a Hopper GPU loads ahead. As many programs run as the GPU holds at once. Programs of one block are
+neighbours, so that all but the first find its rows in the cache. Matrices come as descriptors: the engine reads zeros
+beyond the last row and writes nothing there. Rows come in two parts, LEFT columns and the others, each with a
+descriptor of its own.
 """
 
 import triton

@@ -1,7 +1,4 @@
-"""Triton kernels of a predictor's block in inference; `rollout_kernels` calls them.
-
-The Triton kernel that draws the noise of all episodes of a plan; `noise` calls it.
-"""
+"""Triton kernels of planning: a predictor's block in inference, and the noise of all candidates."""
 
 import triton
 import triton.language as tl

@@ -1,7 +1,4 @@
-"""Which encoders the kernels take.
-
-How a kernel cuts its work: rows and columns of a tile, warps and stages.
-"""
+"""Tile sizes of the encoder's kernels (rows, chunk, warps, stages), and which encoders they support."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -1,8 +1,6 @@
-"""Grouped actions to the vectors that condition the predictor.
+"""The predictor: a short history of latents and actions to the next latents.
 
-The transformer block conditioned on actions by adaptive layer normalisation.
-
-The predictor: a short history of latents and actions to the next latents.
+Actions condition every block by adaptive layer normalisation (AdaLN).
 """
 
 from dataclasses import dataclass

@@ -1,7 +1,4 @@
-"""Batch normalisation whose batch is the whole batch, however many processes share it.
-
-The map from a transformer's width to the latent, with its normalisation.
-"""
+"""The map from a transformer's width to the latent, with a BatchNorm whose batch spans all ranks."""
 
 import torch
 import torch.nn.functional as F

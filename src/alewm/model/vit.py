@@ -1,8 +1,6 @@
-"""Attention over many positions, by the fastest kernel the device has.
+"""The image encoder: a pre-norm vision transformer read out at its CLS token.
 
-The first map of an encoder, from the pixels of a patch to a token, in full precision whatever the rest is in.
-
-The image encoder: a pre-norm vision transformer read out at its CLS token.
+The patch map runs in full precision whatever the precision of the blocks.
 """
 
 from collections.abc import Callable, Sequence

@@ -209,7 +209,7 @@ class WorldModel(nn.Module):
 
 @contextmanager
 def _initialised_by(generator: torch.Generator) -> Iterator[None]:
-    # The library's layers draw their first weights from the global generator: it is lent a state, then given its own.
+    # The library's layers draw their first weights from the global generator: seed it temporarily, then restore it.
     borrowed = torch.default_generator.get_state()
     seed = int(torch.randint(2**62, (), generator=generator, device=generator.device))
     torch.default_generator.manual_seed(seed)

@@ -1,17 +1,14 @@
-"""The rollout of `imagination.imagine` for a GPU: prepared weights, few kernels, nothing that waits for the processor.
+"""The search on a GPU: a rollout with prepared weights, and one CEM iteration recorded as a CUDA graph.
 
-What is prepared once per model: weights in the dtype of the products; batch normalisation folded into the map before
-it; the two maps at the entrance of the action encoder joined; the modulations of all blocks as one map, so that each
-action block is turned into them once. Sums inside normalisation and attention are float32. GELU is the one that matrix
-products apply as they write (its tanh form): it differs from the exact one by at most 5e-4, less than rounding to eight
-bits does.
+`FastImagination` prepares once per model: weights in the dtype of the products; batch normalisation folded into the map
+before it; the two maps at the entrance of the action encoder joined; the modulations of all blocks as one map, so that
+each action block is turned into them once. Sums inside normalisation and attention are float32. GELU is its tanh form,
+which matrix products apply as they write. It differs from the exact one by at most 5e-4, less than bfloat16 rounds.
 
-The search of `plan_group` on a GPU: a prepared rollout, and one iteration of CEM recorded as a CUDA graph.
-
-Only one iteration is recorded and replayed as often as the search is long; the noise of all iterations is drawn before,
-and an index on the device moves through it. A recording belongs to a number of episodes and a capacity. Groups a little
-smaller than a recording use it with idle rows, so that an evaluation records a handful of times. One recording is used
-at a time, so all of a search share their memory: 200 episodes with every capacity would otherwise fill a large GPU.
+`GraphedSearch` records one iteration and replays it. The noise of all iterations is drawn before, and an index on the
+device moves through it. A recording belongs to a number of episodes and a capacity. Groups a little smaller than a
+recording use it with idle rows, so that an evaluation records a handful of times. One recording is used at a time, so
+all share their memory: 200 episodes with every capacity would otherwise fill a large GPU.
 """
 
 from typing import NamedTuple

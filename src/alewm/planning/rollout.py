@@ -1,11 +1,7 @@
-"""What planning asks of a world model, so that any model that offers it can be planned with.
+"""The fixed-prefix rollout and the goal cost, for any model that offers `PlanningModel`.
 
-How far a predicted terminal latent is from the goal: one cost per candidate, lower is better.
-
-The fixed-prefix rollout: z_1 = M_k enc(o_1), then z_{t+1} = M_k pred(z_t, a_t), for all candidates at once.
-
-A plan starts from one frame. The predictor reads at most `context` positions, so its history grows with its own
-predictions and then slides:
+z_1 = M_k enc(o_1), then z_{t+1} = M_k pred(z_t, a_t), for all candidates at once. A plan starts from one frame. The
+predictor reads at most `context` positions, so its history grows with its own predictions and then slides:
 
     step   latents read          blocks read        appended
     1      z1                    a1                 z2

@@ -1,9 +1,7 @@
-"""One plan for a group of episodes that share a capacity: the part of planning where all the time goes.
+"""One plan for a group of episodes that share a capacity, and the choice between its CPU and GPU paths.
 
-It is a function of tensors whose shapes are fixed by the configuration and the group's size, so a compiled or
+The search is a function of tensors whose shapes are fixed by the configuration and the group's size, so a compiled or
 captured version can take its place in `Planner`.
-
-Which search a model is planned with on a device, and why.
 """
 
 from dataclasses import dataclass

@@ -1,9 +1,7 @@
-"""The numerical integral of the Epps-Pulley statistic, and the characteristic functions it compares with.
+"""The Epps-Pulley integral: knots, weights, target characteristic functions and random directions.
 
 The squared discrepancy is even in τ and the window w(τ) = exp(-τ²/2) is negligible beyond 3, so the integral over the
 real line is twice a trapezoidal rule on [0, 3] (the paper's appendix on optimization and regularization).
-
-Random unit directions, the slices along which a distribution is compared.
 """
 
 from dataclasses import dataclass

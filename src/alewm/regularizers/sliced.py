@@ -1,9 +1,7 @@
-"""The Epps-Pulley distance between an empirical characteristic function and a target, and what all regularizers share.
+"""What all regularizers share: the Epps-Pulley distance along random directions, and its scale.
 
-The scale is fixed here once: the integrated squared discrepancy times the global number of samples, averaged over
+The scale is fixed here: the integrated squared discrepancy times the global number of samples, averaged over
 projections. With that factor the expectation under exact matching does not depend on the batch size.
-
-What the regularizers share as modules: how many directions, which quadrature, which path.
 """
 
 import torch

@@ -1,13 +1,8 @@
-"""Tensors on disk: safetensors only, so that loading a file never runs code, with a digest of what they hold.
+"""The run folder: `config.json`, `provenance.json`, `metrics.jsonl`, `checkpoints/`, `result.json`.
 
-One writer per folder: two processes that train into one would mix their checkpoints.
-
-The measurements of a run, line by line, as a run that was killed may have left them.
-
-The run folder: `config.json`, `provenance.json`, `metrics.jsonl`, `checkpoints/`, `result.json`.
-
-Repeating a command with the same config continues in its folder; a different config is refused with the difference,
-and nothing in the folder is touched.
+Repeating a command with the same config continues in its folder. A different config is refused with the difference,
+and nothing in the folder is touched. One process writes to a folder at a time. Tensors are safetensors with a digest,
+so loading a file never runs code.
 """
 
 import hashlib

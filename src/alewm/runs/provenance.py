@@ -1,7 +1,4 @@
-"""What a run says, without the folders and the name of the machine it ran on.
-
-Where and with what a run was made.
-"""
+"""Where and with what a run was made, and the same without this machine's paths and name."""
 
 import os
 import platform

@@ -1,9 +1,7 @@
 """How an update is executed: as written, compiled, recorded as one CUDA graph, or both; blocks fused or not.
 
 The choice changes the time of an update and the rounding of its sums, nothing else: weights, noise and checkpoints have
-the same layout and meaning on every path.
-
-Updates recorded once as a CUDA graph and replayed: a step of a thousand small kernels costs one launch.
+the same layout and meaning on every path. A recorded update of a thousand small kernels costs one launch.
 """
 
 from collections.abc import Iterator

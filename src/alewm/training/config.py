@@ -1,7 +1,4 @@
-"""Everything that decides a training run, in one value that is saved with it.
-
-What training needs of a configuration besides valid fields: parts that fit each other, and the windows.
-"""
+"""Everything that decides a training run, in one value that is saved with it."""
 
 from dataclasses import dataclass, field
 from typing import Annotated, Literal

@@ -1,10 +1,6 @@
-"""trackio and wandb, which offer the same three calls: `init`, `log`, `finish`.
+"""Optional loggers beside `metrics.jsonl`: TensorBoard, trackio and wandb.
 
-Event files that TensorBoard reads: curves, distributions as histograms, pictures.
-
-Metrics for those who like to watch: TensorBoard, trackio and wandb, beside `metrics.jsonl`, which is always written.
-
-None of them is needed, and none can stop training: what fails is reported once and left out.
+None of them is needed, and none can stop training: a failure is reported once and the logger is dropped.
 """
 
 import importlib

@@ -9,8 +9,6 @@ more. Every data set keeps its own order and its own passes: one that is shorter
 
 Several ranks hold consecutive equal parts of the global batch. For each part to hold the same mixture, and to be what
 every data set's own loader gives that rank, the batch must be a multiple of data sets times ranks.
-
-The data of a run that learns from several files, each opened as for a run of its own.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -1,6 +1,6 @@
 """What training asks of its data, so that any source that offers it can be learned from.
 
-Batches on the device: copied beside the update that is still running.
+`batches_on` copies batches to the device while the previous update still runs.
 """
 
 from collections import deque

@@ -1,7 +1,4 @@
-"""Updates that repeat bit by bit on a GPU: only algorithms whose sums have one order.
-
-One update from one batch; refuses to apply a non-finite one.
-"""
+"""One update from one batch. A non-finite update is refused; under `repeatable` updates repeat bit by bit."""
 
 import os
 from collections.abc import Iterator

@@ -1,6 +1,6 @@
-"""What the model imagines, shown without a decoder: the recorded frame whose latent is nearest to the imagined one.
+"""A pass over held-out windows: losses, and a picture of what the model imagines.
 
-A pass over held-out windows: the losses, and what loggers can show of them.
+The picture needs no decoder: it shows the recorded frame whose latent is nearest to the imagined one.
 """
 
 from collections.abc import Iterable

@@ -1,7 +1,4 @@
-"""The packages that only conversion needs, loaded when they are.
-
-Frames of one episode, from a video or a folder of images, at the size they are stored in.
-"""
+"""Frames of one episode, from a video or a folder of images, at the size they are stored in."""
 
 import hashlib
 import importlib

@@ -7,7 +7,7 @@ OGBench itself does.
 Every episode has its own random stream, keyed by (seed, episode index). It yields, in this order, the start, the first
 target, the seed of the oracle's own numbers, and later targets, so that an episode's bytes depend on nothing else.
 
-What Cube data are like: how much of the time the cube moves, and how often it is back where it was.
+`CubeStatistics` says what the data are like.
 """
 
 from collections.abc import Iterable, Iterator

@@ -3,7 +3,7 @@
 Every episode has its own random stream, keyed by (seed, episode index). It yields, in this order, the start, the hidden
 target and all actions, so that an episode's bytes depend on nothing else.
 
-What Reacher data are like: how far and how fast the joints move.
+`ReacherStatistics` says what the data are like.
 """
 
 from collections.abc import Iterable, Iterator, Mapping

@@ -4,7 +4,7 @@ Every episode has its own random stream, keyed by (seed, episode index). It yiel
 and the noise of every step, so that an episode's bytes depend on nothing else: not on the batch it is simulated in,
 not on the worker, not on how many episodes were asked for.
 
-What Two-Room data are like: how far the dot gets in a goal's distance, and how often through the door.
+`TwoRoomStatistics` says what the data are like.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
