@@ -13,7 +13,7 @@ from alewm_lab.publishing.publication import publication_name, read_publication
 from alewm_lab.publishing.published import read_published
 from alewm_lab.publishing.result_figures import TITLE_WIDTH
 from alewm_lab.publishing.results_page import results_page, write_results_page
-from copied_results import RESULTS, ROOT, change, edit, page_of, publisher
+from copied_results import RESULTS, ROOT, add, change, edit, page_of, publisher, replace_table, rows_of
 
 
 def published_runs():
@@ -307,3 +307,61 @@ def test_paths_and_the_host_are_left_out(monkeypatch):
         "list": ["a", "runs/a", "3962 windows/s", "host"],
         "number": 1.5,
     }
+
+
+LEWM = {
+    "objective.method": "lewm",
+    "objective.regularizer_weight": 0.09,
+    "model.has_selector": False,
+    "model.capacities": [192],
+}
+
+
+def rows_of_comparison(page: str) -> list[list[str]]:
+    (table,) = [part for part in page.split("\n\n") if "| minus LeWM (points) |" in part]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()[2:]]
+
+
+def set_episodes(results, run, **columns) -> None:
+    """Other values in columns of its evaluated pairs: functions of the pair's number."""
+    rows = rows_of(results, run, "episode")
+    changed = [row | {name: value(n) for name, value in columns.items()} for n, row in enumerate(rows)]
+    replace_table(results, run, "episode", changed)
+
+
+def test_a_method_is_compared_with_lewm_pair_by_pair_and_by_demonstration(published):
+    """Pairs 0 to 9 are reached by ALeWM alone: ten single episodes, or copies of one demonstration."""
+    results = published("alewm")
+    published("lewm", config=LEWM)
+    set_episodes(results, "alewm", success=lambda n: n < 10)
+    set_episodes(results, "lewm", success=lambda n: False)
+    (row,) = rows_of_comparison(page_of(results))
+    assert row[-3].startswith("+5.0 (+2")
+    assert float(row[-2]) == pytest.approx(2 / 2**10, rel=0.05)
+    assert row[-1] == "ahead, one seed"
+    for run in ("alewm", "lewm"):
+        set_episodes(results, run, demonstration=lambda n: n // 10)
+    page = page_of(results)
+    assert "over demonstrations" in page
+    (row,) = rows_of_comparison(page)
+    assert row[-3].startswith("+5.0 (+0.0 to")
+    assert (row[-2], row[-1]) == ("1", "undecided")
+
+
+def test_the_finer_evaluation_is_compared_where_both_have_it(published):
+    results = published("alewm")
+    published("lewm", config=LEWM)
+    for run, rate in (("alewm", 0.5), ("lewm", 1.0)):
+        published(run, evaluation="5-per-episode", success_rate=rate)
+        fine = [
+            row
+            | {"settings": "5-per-episode", "pair": f"{row['episode']}:{start}-{start + 25}"}
+            | {"success": rate == 1.0 or start % 2 == 0}
+            for row in rows_of(results, run, "episode")
+            for start in range(5)
+        ]
+        add(results, run, fine)
+    (row,) = rows_of_comparison(page_of(results))
+    assert row[-4] == "1000"
+    assert row[-3].startswith("−40.0 (")
+    assert row[-1] == "behind, one seed"

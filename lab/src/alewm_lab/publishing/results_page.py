@@ -14,6 +14,7 @@ from alewm.sweeps.choice import TASK_TITLES
 from alewm.tables import scientific
 from alewm.theme import light_and_dark
 from alewm_lab.publishing import result_tables as tables
+from alewm_lab.publishing.comparison_table import comparison_table
 from alewm_lab.publishing.configuration_names import backbone, full_names
 from alewm_lab.publishing.model_tables import learned_table, probes_table
 from alewm_lab.publishing.path_table import path_table
@@ -93,6 +94,8 @@ def _section(scale: Scale, paper: dict[str, Any] | None, out: Path, figures: lis
         yield f"{_caption(scale)}\n"
     yield from _shipped(scale)
     note = f" {scale.example.run.data_note}".rstrip()
+    if (compared := comparison_table(scale, note)) is not None:
+        yield compared.markdown()
     sweep = tables.sweep_table(scale, f"Test success (%) with every imposed capacity, without retraining.{note}")
     settings = tables.settings_table(scale, f"Other settings; on `validation` pairs configurations are selected.{note}")
     made = (success_figure(scale), sweep_figure(scale), dynamics_figure(scale))
