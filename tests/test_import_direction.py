@@ -29,7 +29,7 @@ MAY_IMPORT = {
     "kernels": FOUNDATION | {"capacity"},
     "regularizers": FOUNDATION | {"capacity", "kernels"},
     "model": FOUNDATION | {"capacity", "kernels"},
-    "planning": FOUNDATION | {"capacity", "kernels", "model"},
+    "planning": FOUNDATION | {"capacity", "kernels", "model", "runs"},
     "data": FOUNDATION | {"kernels"},
     "envs": FOUNDATION | {"data"},
     "training": FOUNDATION | {"capacity", "regularizers", "kernels", "model", "planning", "data", "runs"},

@@ -1,8 +1,14 @@
 """`alewm convert`: a folder of recordings, as one file."""
 
+import shutil
+
+import h5py
+import numpy as np
 import pytest
 
 from alewm.data.store import EpisodeStore
+from older_files import as_older_version, remove_checksums
+from published_files import write_published
 from small_recordings import FPS, frames, write_lerobot_v3, write_recordings, write_video
 
 
@@ -48,3 +54,32 @@ def test_a_file_where_a_folder_is_needed_is_named(refused, tmp_path):
     (tmp_path / "taken.h5").touch()
     said = refused("convert", "set", "--image-size", 16, "--jobs", 1, "--out", "taken.h5/x.h5")
     assert "taken.h5 is a file, where a folder is needed" in said
+
+
+def test_the_copy_of_an_older_file_holds_what_is_collected_today(data, alewm_here, refused, tmp_path):
+    old = as_older_version(shutil.copy(data, tmp_path / "old.h5"), 1)
+    assert "alewm convert old.h5 --out NEW" in alewm_here("inspect", "old.h5", "--out", "sheet.png")
+    assert alewm_here("convert", "old.h5", "--out", "new.h5").splitlines()[-1] == "new.h5"
+    with h5py.File(data) as first, h5py.File(tmp_path / "new.h5") as second:
+        assert first.keys() == second.keys()
+        for name in first:
+            np.testing.assert_array_equal(first[name][()], second[name][()])
+            np.testing.assert_array_equal(first[name].attrs["alewm_crc32"], second[name].attrs["alewm_crc32"])
+        assert dict(first.attrs) == dict(second.attrs)
+    assert "file version 3; every column has checksums" in alewm_here("inspect", "new.h5", "--out", "sheet.png")
+    assert "--image-size, --task is for folders" in refused(
+        "convert", old, "--out", "b.h5", "--task", "x", "--image-size", 8
+    )
+
+
+def test_files_from_elsewhere_are_copied_and_say_where_from(data, alewm_here, tmp_path):
+    foreign = remove_checksums(shutil.copy(data, tmp_path / "foreign.h5"))
+    with h5py.File(foreign, "r+") as file:
+        del file.attrs["alewm_attributes"], file.attrs["alewm_encoder"]
+    alewm_here("convert", "foreign.h5", "--out", "new.h5", "--jobs", 1)
+    with EpisodeStore.open(foreign) as before, EpisodeStore.open(tmp_path / "new.h5") as store:
+        assert store.fingerprint == before.fingerprint
+        assert store.attributes["source"] == {"file": "foreign.h5", "fingerprint": before.fingerprint}
+    write_published(tmp_path / "cube.h5", "cube_single_expert")
+    said = alewm_here("convert", "cube.h5", "--out", "cube-new.h5", "--jobs", 1)
+    assert "Left out, since they hold no numbers: privileged_target_task." in said

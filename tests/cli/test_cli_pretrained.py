@@ -110,7 +110,7 @@ def test_pairs_of_other_data_are_refused(shared, refused, tmp_path):
     save_tensors(pairs, tensors, {"fingerprint": "0" * len(fingerprint)})
     assert "may have been trained on" in refused("evaluate", folder, *SEARCH)
     pairs.write_bytes(b"not a file of tensors")
-    assert "is damaged" in refused("evaluate", folder, *SEARCH)
+    assert "pairs.safetensors cannot be read" in refused("evaluate", folder, *SEARCH)
 
 
 def test_a_shared_model_has_the_success_of_its_stored_weights(trained, alewm_here, refused, monkeypatch, tmp_path):

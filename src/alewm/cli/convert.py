@@ -7,18 +7,21 @@ from typing import Annotated, Literal
 import tyro
 
 from alewm.cli.flags import Filter
+from alewm.errors import InputError
 
 
 @dataclass(frozen=True)
 class Convert:
     """Write an episode file from a LeRobot data set (2.x or 3.x), or from videos or images with tables of actions.
 
+    A data file instead of a folder is copied into the present layout, in which every column has checksums; its frames
+    stay as they are.
     Needs the extra alewm[convert], except for image folders with CSV tables. docs/data.md shows the layouts. Repeating
     the command after an interruption continues; a complete file is left as it is.
     """
 
-    source: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="FOLDER")]
-    """The folder of the data set or of the recordings."""
+    source: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="SOURCE")]
+    """The folder of the data set or of the recordings, or a data file."""
     out: Path
     """The file to write; its folder is made if it does not exist."""
     format: Literal["auto", "recordings", "lerobot"] = "auto"
@@ -43,20 +46,24 @@ class Convert:
     def run(self) -> None:
         """Converts what is missing of the file."""
         from alewm.data.codec import Compression
-        from alewm.data.conversion.convert import convert, open_source
+        from alewm.data.conversion.convert import convert, copy_file, open_source
         from alewm.data.conversion.frames import FrameSize
         from alewm.data.store import EpisodeStore
 
-        source = open_source(self.source, self.format, camera=self.camera, size=FrameSize(self.image_size, self.fit))
-        made, notes = convert(
-            source,
-            self.out,
-            task=self.task,
-            fps=self.fps,
-            num_episodes=self.episodes,
-            compression=Compression(self.compression),
-            jobs=self.jobs,
-        )
+        if self.source.is_file():
+            self._check_flags_of_files()
+            made, notes = copy_file(self.source, self.out, Compression(self.compression), self.jobs)
+        else:
+            size = FrameSize(self.image_size, self.fit)
+            made, notes = convert(
+                open_source(self.source, self.format, camera=self.camera, size=size),
+                self.out,
+                task=self.task,
+                fps=self.fps,
+                num_episodes=self.episodes,
+                compression=Compression(self.compression),
+                jobs=self.jobs,
+            )
         with EpisodeStore.open(self.out) as store:
             print(made.in_words(self.out))
             height, width, _ = store.frame_shape
@@ -65,3 +72,10 @@ class Convert:
         for note in notes:
             print(note)
         print(self.out)
+
+    def _check_flags_of_files(self) -> None:
+        of_folders = ("format", "camera", "image_size", "fit", "task", "fps", "episodes")
+        given = [name for name in of_folders if getattr(self, name) != getattr(type(self), name)]
+        if given:
+            flags = ", ".join("--" + name.replace("_", "-") for name in given)
+            raise InputError(f"{self.source} is a data file, which is copied as it is; {flags} is for folders.")

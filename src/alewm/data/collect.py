@@ -37,8 +37,11 @@ class RecordedEpisodes:
         """The recorded episodes; there is nothing for `seed` to decide."""
         with EpisodeStore.open(self.path) as store:
             for episode in episodes:
-                columns = store.episode(episode)
-                yield {name: values for name, values in columns.items() if values.dtype.kind in "biuf"}
+                columns = {name: v for name, v in store.episode(episode).items() if v.dtype.kind in "biuf"}
+                for name, values in columns.items():
+                    if name != schema.PIXELS and schema.holds_frames(values.dtype, values.shape):
+                        columns[name] = values[:: store.draw_every]  # other views were drawn when pixels were
+                yield columns
 
 
 class CollectionProgress(NamedTuple):

@@ -1,6 +1,7 @@
 """An episode file, open for reading and known to be sound."""
 
 import hashlib
+import shlex
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 from pathlib import Path
@@ -117,6 +118,11 @@ class EpisodeStore:
     def column_names(self) -> tuple[str, ...]:
         """What was recorded, without index and checksums."""
         return tuple(name for name in self._datasets if not schema.is_derived(name, self._datasets))
+
+    @property
+    def numeric_names(self) -> tuple[str, ...]:
+        """What was recorded as numbers; files from elsewhere may have texts too."""
+        return tuple(name for name in self.column_names if self._datasets[name].dtype.kind in "biuf")
 
     @property
     def stored_names(self) -> tuple[str, ...]:
@@ -259,7 +265,7 @@ class EpisodeStore:
             since = "was made elsewhere" if self.version is None else f"has file version {self.version}"
             self.notes.append(
                 f"{self.path} {since}: its states and actions have no checksums, and damage to them goes unnoticed. "
-                f"`alewm convert` makes a copy that has them."
+                f"`alewm convert {shlex.quote(str(self.path))} --out NEW` makes a copy that has them."
             )
         elif missing:
             self.notes.append(f"{self.path} has no checksums for {', '.join(missing)}: another program wrote them.")

@@ -25,8 +25,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file
 from torch import nn
 from torch.nn import functional
 
@@ -35,6 +33,7 @@ from alewm.config import Count, check_ranges, from_dict
 from alewm.errors import InputError
 from alewm.files import read_object
 from alewm.model.world_model import Encoding, WorldModel
+from alewm.runs.folder import load_tensors
 from alewm.shapes import Float, Tensor
 
 FORMAT = 1
@@ -189,10 +188,10 @@ def read_dynamics(folder: Path, weights_sha256: str | None = None) -> DistilledD
             f"distil again: alewm distill RUN."
         )
     network = DistilledDynamics(from_dict(DynamicsConfig, description["config"]))
+    tensors, _ = load_tensors(folder / NETWORK, _again(folder))
     try:
-        tensors = load_file(folder / NETWORK)
         network.load_state_dict(tensors)
-    except (SafetensorError, OSError, RuntimeError) as error:
+    except RuntimeError as error:
         raise InputError(f"{folder / NETWORK} cannot be read ({error}). {_again(folder)}") from error
     return network.eval()
 

@@ -51,7 +51,7 @@ def load_tensors(path: Path, remedy: str) -> tuple[dict[str, Tensor], dict[str, 
             metadata = dict(file.metadata() or {})
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (no mapping)
     except (SafetensorError, OSError) as error:
-        raise InputError(f"{path} is damaged ({error}); {remedy}") from error
+        raise InputError(f"{path} cannot be read ({error}); {remedy}") from error
     expected = metadata.pop(_DIGEST, None)
     if expected is not None and _digest(tensors, metadata) != expected:
         raise InputError(f"{path} is damaged (its tensors differ from the SHA-256 in its header); {remedy}")

@@ -9,10 +9,11 @@ from typing import Any, Literal
 import numpy as np
 
 from alewm.data.codec import Compression
-from alewm.data.collect import Collected, EpisodeSource, collect_watched
+from alewm.data.collect import Collected, EpisodeSource, RecordedEpisodes, collect_watched
 from alewm.data.conversion.frames import AS_RECORDED, FrameSize
 from alewm.data.conversion.lerobot import LeRobotEpisodes, is_lerobot
 from alewm.data.conversion.recordings import Recordings
+from alewm.data.store import EpisodeStore
 from alewm.data.windows import WindowShape
 from alewm.data.writer import journal_path
 from alewm.errors import InputError
@@ -26,7 +27,9 @@ def open_source(
 ) -> Recordings | LeRobotEpisodes:
     """The episodes in `path`, in the format it is found to have."""
     if not path.is_dir():
-        raise InputError(f"{path} is no folder. Give the folder of a LeRobot data set, or of videos and their actions.")
+        raise InputError(
+            f"{path} is no folder. Give the folder of a LeRobot data set, of videos and their actions, or a data file."
+        )
     if kind == "lerobot" or (kind == "auto" and is_lerobot(path)):
         return LeRobotEpisodes(path, camera, size)
     if camera is not None:
@@ -73,6 +76,42 @@ def convert(
         episodes_per_task=1,  # an episode is a video to decode: long enough to be worth keeping
     )
     return made, _notes(rate)
+
+
+def copy_file(
+    path: Path,
+    out: Path,
+    compression: Compression = Compression(),  # noqa: B008 (frozen)
+    jobs: int = 0,
+) -> tuple[Collected, list[str]]:
+    """What was added to `out`, a copy of the data file `path` in the present layout, and notes for who asked.
+
+    Frames, actions and the other columns of numbers stay as they are, and with them the fingerprint; what the collector
+    recorded is kept too.
+    """
+    compression.check_installed()
+    with EpisodeStore.open(path) as store:
+        attributes = {name: value for name, value in store.attributes.items() if name not in _WRITTEN_ANEW}
+        if store.version is None:
+            attributes["source"] = {"file": path.name, "fingerprint": store.fingerprint}
+        encoder = "alewm" if str(store.encoder).startswith("alewm") else "zlib"
+        left_out = [name for name in store.column_names if name not in store.numeric_names]
+        num_episodes, seed = store.num_episodes, store.attributes.get("seed", 0)
+    made = collect_watched(
+        RecordedEpisodes(path),
+        out,
+        f"copying {path}",
+        num_episodes=num_episodes,
+        num_workers=min(num_processes(jobs), num_episodes),
+        seed=seed,
+        attributes=attributes,
+        compression=replace(compression, encoder=encoder),
+    )
+    return made, [f"Left out, since they hold no numbers: {', '.join(left_out)}."] if left_out else []
+
+
+_WRITTEN_ANEW = ("seed", "num_episodes", "filter")
+"""Attributes that collecting writes itself."""
 
 
 @dataclass(frozen=True)
