@@ -83,10 +83,16 @@ def test_a_capacity_without_a_network_falls_back_and_one_more_network_mends_it(r
     assert 16 not in {int(path.name[1:]) for path in (copy / "distilled").glob("k*")}
     alewm_here(*asked)
     assert json.loads(place.read_text())["episodes_with_own_predictor"] == 3
-    alewm_here("distill", copy, *QUICK, "--capacity", 16)
+    alewm_here("distill", copy, "--updates", 25, "--hidden", 8, "--capacity", 16)
     shutil.rmtree(place.parent)
     alewm_here(*asked)
     assert json.loads(place.read_text())["episodes_with_own_predictor"] == 0
+
+
+def test_the_report_draws_its_error_by_blocks_ahead(run, tmp_path, alewm_here):
+    alewm_here("report", run, "--out", "page")
+    assert "Open-loop error" in (tmp_path / "page/index.html").read_text()
+    assert "blocks ahead" in (tmp_path / f"page/figures/open-loop-{run.name}.svg").read_text()
 
 
 def test_weights_that_were_trained_further_refuse_the_old_network(run, tmp_path, refused):

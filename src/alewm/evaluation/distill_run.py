@@ -75,7 +75,7 @@ def distill(
         raise InputError(f"{run} learned from several data sets. Only a model of one task can be distilled.")
     learned, folder = data_set_of(description), out or run / DISTILLED
     asked = {"weights_sha256": weights_sha256(checkpoint), "settings": to_dict(config)}
-    networks = _finished(folder, asked)
+    networks = _finished(folder, asked, capacities)
     wanted = tuple(sorted(set(capacities))) or _chosen_before(networks)
     if wanted and networks.keys() >= set(wanted):
         return Distilled(folder, {capacity: networks[capacity] for capacity in wanted})
@@ -144,10 +144,12 @@ def distill_table(networks: dict[int, dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def _finished(folder: Path, asked: dict[str, Any]) -> dict[int, dict[str, Any]]:
+def _finished(folder: Path, asked: dict[str, Any], capacities: Sequence[int]) -> dict[int, dict[str, Any]]:
+    """The networks that are there, all of which must be of these weights; those asked for, of these settings too."""
     found = {capacity: read_dynamics_description(path) for capacity, path in distilled_capacities(folder).items()}
     for capacity, each in found.items():
-        if changed := differences(asked, {name: each[name] for name in asked}):
+        names = asked if capacity in capacities or not capacities else ("weights_sha256",)
+        if changed := differences({name: asked[name] for name in names}, {name: each[name] for name in names}):
             raise InputError(
                 f"{folder / f'k{capacity}'} was distilled otherwise:\n  " + "\n  ".join(changed) + "\nRemove it, or "
                 "give another folder with --out."

@@ -137,6 +137,24 @@ def chosen_capacities(runs: Sequence[Run]) -> Draw:
     return draw
 
 
+def open_loop_errors(errors: Mapping[int, Mapping[str, Sequence[float]]], title: str) -> Draw:
+    """The error of a rollout by blocks ahead, a colour per capacity; dashed the model's own predictor."""
+
+    def draw(theme: Theme) -> Figure:
+        figure, axes = new_axes()
+        for index, (capacity, lines) in enumerate(errors.items()):
+            for name, values in lines.items():
+                style = "-" if name == "distilled" else "--"
+                label = f"{name}, k = {capacity}"
+                axes.plot(range(1, len(values) + 1), values, style, color=theme.color(index), label=label, marker="o")
+        axes.set(title=title, xlabel="blocks ahead", ylabel="error / variance of the latent", ylim=(0, None))
+        axes.set_xticks(range(1, 1 + max(len(values) for lines in errors.values() for values in lines.values())))
+        axes.legend()
+        return figure
+
+    return draw
+
+
 def distance_over_time(records: Sequence[EpisodeRecord], title: str, color: int = 0) -> Draw:
     """Distance to the goal after every step, one thin line per episode; failures in grey."""
 

@@ -71,6 +71,15 @@ class Run:
             return self.result[name]
         return next((entry[name] for entry in reversed(self.metrics) if name in entry), None)
 
+    def open_loop_errors(self) -> dict[int, dict[str, list[float]]]:
+        """Errors of the model's `own` predictor and of `distilled` dynamics 1 ... H blocks ahead, by capacity.
+
+        Shares of the latent's variance on validation windows; empty for a run that was not distilled.
+        """
+        found = (read_object(path) for path in self.folder.glob("distilled/k*/distilled.json"))
+        errors = {each["config"]["capacity"]: each["validation_error"] for each in found}
+        return dict(sorted(errors.items()))
+
     def capacity_dynamics(self) -> dict[str, dict[int, Series]]:
         """Mean q per capacity over steps, from metrics called `q/8` or, per data set, `q/two-room/8`."""
         groups: dict[str, dict[int, Series]] = {}

@@ -27,6 +27,7 @@ def write_report(run_folders: Sequence[Path], out: Path) -> Path:
             _headline(runs),
             _success(runs, shelf),
             _capacities(runs, shelf),
+            _open_loop(runs, shelf),
             _variance(runs, shelf),
             _curves(runs, shelf),
             _films(runs, shelf),
@@ -154,6 +155,15 @@ def _capacities(runs: Sequence[Run], shelf: _Shelf) -> str:
         return ""
     note = "q shift: total-variation distance of the mean q from its prior. q spread: mean distance of q from its mean."
     return html.section("Capacity", html.table(head, rows) + html.paragraph(note) if rows else "", html.grid(plots))
+
+
+def _open_loop(runs: Sequence[Run], shelf: _Shelf) -> str:
+    plots = []
+    for run in runs:
+        if errors := run.open_loop_errors():
+            caption = f"Error of rollouts on validation windows, distilled dynamics and own predictor: {run.name}."
+            plots.append(shelf.figure(f"open-loop-{run.name}", figures.open_loop_errors(errors, run.name), caption))
+    return html.section("Open-loop error", html.grid(plots)) if plots else ""
 
 
 def _variance(runs: Sequence[Run], shelf: _Shelf) -> str:
