@@ -14,13 +14,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from address_sanitizer import FLAGS
-
-from alewm.kernels import deflate as native_deflate
-from alewm.kernels import deflate as native_inflate
+from alewm.kernels import deflate as codec
 from alewm.kernels.compiled import load_library
 
-INFLATER = load_library(native_inflate._SOURCE, FLAGS)
-DEFLATER = load_library(native_deflate._SOURCE, FLAGS)
+INFLATER = load_library(codec._INFLATE, FLAGS)
+DEFLATER = load_library(codec._DEFLATE, FLAGS)
 MEMORY = ctypes.CDLL(None)
 MEMORY.malloc.restype, MEMORY.malloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
 MEMORY.free.restype, MEMORY.free.argtypes = None, [ctypes.c_void_p]
@@ -154,13 +152,13 @@ def written_block(random: random.Random) -> bytes:
     at = 0
     while at < len(lengths):
         run = next((n for n, length in enumerate(lengths[at : at + 138]) if length), min(len(lengths) - at, 138))
-        if run >= 3 and random.random() < 0.9:
+        if random.random() < (0.002 if at else 0.1):  # a repetition of nothing, or of any number
+            put_length_symbol(random.choice([16, 17, 18]))
+            at += 1
+        elif run >= 3 and random.random() < 0.9:
             put_length_symbol(17 if run <= 10 else 18)
             put(run - (3 if run <= 10 else 11), 3 if run <= 10 else 7)
             at += run
-        elif random.random() < 0.002:
-            put_length_symbol(random.choice([16, 17, 18]))  # then the noise of what follows is its number
-            at += 1
         else:
             put_length_symbol(lengths[at])
             at += 1
