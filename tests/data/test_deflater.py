@@ -215,7 +215,7 @@ def test_without_a_compiler_the_content_is_the_same(tmp_path: Path) -> None:
     there = tmp_path / "there.h5"
     source = str(Path(alewm.__file__).parents[1])
     environment = {"PATH": "/nonexistent", "HOME": str(tmp_path), "PYTHONPATH": source}
-    command = [sys.executable, "-c", program, str(there), str(Path(__file__).parent)]
+    command = [sys.executable, "-c", program, str(there), str(Path(__file__).parents[1] / "helpers")]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "no C compiler was found"
     with EpisodeStore.open(here) as a, EpisodeStore.open(there) as b:
