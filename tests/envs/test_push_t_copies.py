@@ -15,7 +15,9 @@ from alewm.data.splits import find_families, load_or_make_splits
 from alewm.data.store import EpisodeStore
 from alewm.envs.push_t.copies import copies_of_file, noise_levels, relative_demonstrations, training_demonstrations
 from alewm.envs.push_t.demonstration_file import DemonstrationFile, read_demonstrations
+from alewm.envs.push_t.demonstration_sheet import sheet
 from alewm.envs.push_t.physics import PushTWorld
+from alewm.envs.push_t.render import shared_renderer
 from alewm.errors import InputError
 from human_demonstrations import ZARR, demonstrations, tarred, write_zarr, zipped
 
@@ -257,3 +259,14 @@ def test_without_the_codec_the_message_has_the_install_line(arrays, tmp_path, mo
     monkeypatch.setitem(sys.modules, "hdf5plugin", None)
     with pytest.raises(InputError, match=r"needs the package 'hdf5plugin'. Install it: pip install 'alewm\[push-t\]'"):
         read_demonstrations(root)
+
+
+def test_a_sheet_shows_where_demonstrations_begin_and_where_they_lead(npz):
+    file = read_demonstrations(npz)
+    picture = sheet(file)
+    assert picture.shape == (3 * 232 - 8, 4 * 232 - 8, 3)
+    world = PushTWorld(np.array([*file.states[0], 0.0, 0.0]))
+    first = shared_renderer()(world.state(), world.contacts())
+    changed = (picture[:224, :224] != first).any(-1)
+    assert 0.002 < changed.mean() < 0.2
+    assert (picture[-224:, -224:] == 255).all(), "ten demonstrations leave two tiles empty"

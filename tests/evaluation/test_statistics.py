@@ -1,6 +1,6 @@
 """Intervals and tests against published numbers, exact counts and their own definitions."""
 
-from math import comb
+from math import comb, sqrt
 
 import numpy as np
 import pytest
@@ -12,6 +12,8 @@ from alewm.evaluation.statistics import (
     Proportion,
     Spread,
     compare_paired,
+    family_interval,
+    student_quantile,
     wilson_interval,
 )
 
@@ -148,3 +150,67 @@ def test_seeds_that_differ_widen_the_interval():
 def test_methods_that_met_other_pairs_are_not_compared():
     with pytest.raises(InputError, match=r"the same 3 pairs, got the shapes \[1, 3\] and \[1, 2\]"):
         compare_paired([[True] * 3], [[True] * 2], range(3))
+
+
+@pytest.mark.parametrize(
+    # Tables of Student's t, two-sided 95 %.
+    ("freedom", "quantile"),
+    [(1, 12.706), (2, 4.303), (3, 3.182), (4, 2.776), (9, 2.262), (19, 2.093), (184, 1.973)],
+)
+def test_quantiles_of_student(freedom, quantile):
+    assert student_quantile(0.975, freedom) == pytest.approx(quantile, abs=0.005)
+
+
+families_of_trials = st.lists(
+    st.integers(1, 12).flatmap(lambda trials: st.tuples(st.integers(0, trials), st.just(trials))),
+    min_size=2,
+    max_size=40,
+)
+
+
+@given(families_of_trials)
+def test_an_interval_by_family_holds_the_rate_and_is_wilsons_of_no_more_trials(families):
+    successes, trials = (sum(family[i] for family in families) for i in range(2))
+    lower, upper = family_interval(families)
+    assert 0 <= lower <= successes / trials <= upper <= 1
+    wilson = wilson_interval(successes, trials)
+    assert lower <= wilson[0] + 1e-12
+    assert upper >= wilson[1] - 1e-12
+    missed = [(count - part, count) for part, count in families]
+    assert family_interval(missed) == pytest.approx((1 - upper, 1 - lower))
+
+
+def test_families_that_always_agree_count_once_each():
+    """Ten copies that end alike say as much as one pair: 12 of 20 families are 12 of 20 trials."""
+    lower, upper = family_interval([(10, 10)] * 12 + [(0, 10)] * 8)
+    t, rate, effective = 2.093024, 0.6, 19  # the variance over families has 19 in its denominator, that of a rate 20
+    centre = (rate + t * t / (2 * effective)) / (1 + t * t / effective)
+    half = t * sqrt(rate * (1 - rate) / effective + t * t / (4 * effective**2)) / (1 + t * t / effective)
+    assert (lower, upper) == pytest.approx((centre - half, centre + half), abs=1e-4)
+
+
+def test_the_interval_by_family_covers_where_wilsons_does_not():
+    """Rates that differ from demonstration to demonstration: 20 of them with ten pairs each, rate 0.7 in the mean."""
+    generator, covered = np.random.default_rng(0), np.zeros(2)
+    repeats = 2000
+    for _ in range(repeats):
+        families = [(int(part), 10) for part in generator.binomial(10, generator.beta(1.4, 0.6, 20))]
+        wilson = wilson_interval(sum(part for part, _ in families), 200)
+        covered += [lower <= 0.7 <= upper for lower, upper in (family_interval(families), wilson)]
+    by_family, independent = covered / repeats
+    assert 0.94 < by_family < 0.97
+    assert independent < 0.8
+
+
+def test_one_family_says_nothing_of_others():
+    assert family_interval([(3, 5)]) == (0.0, 1.0)
+    assert family_interval([(3, 5), (0, 0)]) == (0.0, 1.0)
+
+
+def test_a_proportion_is_by_family_only_where_every_family_is_known():
+    outcomes = [True, True, False, False, True, True]
+    by_family = Proportion.of(outcomes, [4, 4, 7, 7, 9, 9])
+    assert by_family.families == ((2, 2), (0, 2), (2, 2))
+    assert by_family.interval == list(family_interval([(2, 2), (0, 2), (2, 2)]))
+    for unknown in ((), [None] * 6, [4, 4, None, None, 9, 9]):
+        assert Proportion.of(outcomes, unknown).interval == list(wilson_interval(4, 6))

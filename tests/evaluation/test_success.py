@@ -11,8 +11,11 @@ import torch
 from alewm.capacity.prior import polynomial_prior
 from alewm.errors import InputError
 from alewm.evaluation.closed_loop import GoalPairs, run_closed_loop
+from alewm.evaluation.evaluate_run import interval_in_words
 from alewm.evaluation.floors import DoNothing, Replay, UniformRandom, Unseen
+from alewm.evaluation.held_out import load_pairs, save_pairs
 from alewm.evaluation.records import compare_records, read_records, summarise, write_records
+from alewm.evaluation.statistics import family_interval, wilson_interval
 from alewm.evaluation.success import evaluate, evaluate_in_parts
 from alewm.planning.cem import CEMConfig
 from alewm.planning.planner import Planner, PlanningConfig
@@ -305,3 +308,31 @@ def test_recorded_actions_are_repeated_once_whatever_the_budget():
     assert evaluate(PointEnvs(), pairs, make_planner(), PRIOR).result["replay_success_rate"] == 0
     fast = dataclasses.replace(pairs, recorded=5 * slow)
     assert evaluate(PointEnvs(), fast, make_planner(), PRIOR, budget=2).result["replay_success_rate"] == 1
+
+
+def test_records_name_the_demonstration_and_intervals_are_by_it(tmp_path):
+    pairs = dataclasses.replace(make_pairs(6), families=(3, 3, 3, 8, 8, 8))
+    found = evaluate(PointEnvs(), pairs, make_planner(), PRIOR)
+    write_records(tmp_path / "episodes.jsonl", found.records)
+    assert [record.demonstration for record in read_records(tmp_path / "episodes.jsonl")] == [3, 3, 3, 8, 8, 8]
+    assert found.result["families"] == 2
+    outcomes = [True, True, True, False, False, True]
+    records = [dataclasses.replace(r, success=s) for r, s in zip(found.records, outcomes, strict=True)]
+    summary = summarise(records)
+    assert summary["interval"] == list(family_interval([(3, 3), (1, 3)]))
+    unknown = summarise([dataclasses.replace(record, demonstration=None) for record in records])
+    assert unknown["interval"] == list(wilson_interval(4, 6))
+    assert "families" not in unknown
+    assert interval_in_words(summary).endswith(" %, by 2 demonstrations")
+    assert interval_in_words(unknown) == "30.0 % to 90.3 %"
+    assert pairs.take([5, 0]).families == (8, 3)
+    with pytest.raises(InputError, match="There are 6 pairs, but families has 5 entries"):
+        dataclasses.replace(pairs, families=(3, 3, 3, 8, 8))
+
+
+def test_pairs_that_travel_keep_their_demonstrations(tmp_path):
+    pairs = make_pairs(4)
+    labelled = dataclasses.replace(make_pairs(4, seed=1), families=(1, 1, 0, 0))
+    save_pairs(tmp_path / "pairs.safetensors", {"validation": pairs, "test": labelled}, "print")
+    loaded = [load_pairs(tmp_path / "pairs.safetensors", split, "print") for split in ("validation", "test")]
+    assert [each.families for each in loaded] == [None, (1, 1, 0, 0)]

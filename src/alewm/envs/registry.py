@@ -89,7 +89,8 @@ _TASKS = {
             demonstrations_home="alewm.envs.push_t.copies:copies_of_file",
             where_demonstrations=WHERE_DEMONSTRATIONS_ARE,
             demonstrations_note=(
-                "Copies of the human demonstrations with noise of our choice: near the published file, not equal to it."
+                "Copies of the human demonstrations with noise of our choice: near the published file, not equal. "
+                "Pairs of few demonstrations (20 of the full file) limit every interval."
             ),
             data_note=(
                 "Data of our own expert, not the published demonstrations: not comparable with published figures."

@@ -107,6 +107,9 @@ class GoalPairs:
     streams: tuple[int, ...] = ()
     """What names the random streams of each pair where an episode has several; empty where its episode does."""
 
+    families: tuple[int, ...] | None = None
+    """The demonstration each episode is a copy of, where episodes are copies."""
+
     def __post_init__(self) -> None:
         lengths = {
             "start_steps": len(self.start_steps),
@@ -115,6 +118,7 @@ class GoalPairs:
             **{f"goal column {name!r}": len(values) for name, values in self.goal_rows.items()},
             **({} if self.recorded is None else {"recorded": len(self.recorded)}),
             **({"streams": len(self.streams)} if self.streams else {}),
+            **({} if self.families is None else {"families": len(self.families)}),
         }
         for name, length in lengths.items():
             if length != len(self.episodes):
@@ -126,11 +130,17 @@ class GoalPairs:
 
     @classmethod
     def gather(
-        cls, pairs: Sequence[StoredPair], column: Callable[[str], Any], names: Sequence[str], actions: Any = None
+        cls,
+        pairs: Sequence[StoredPair],
+        column: Callable[[str], Any],
+        names: Sequence[str],
+        actions: Any = None,
+        families: Any = None,
     ) -> "GoalPairs":
         """The stored `pairs` with their state columns, as in `GoalPairs.gather(pairs, store.column, names)`.
 
-        With the file's `actions` [N, action], also what was done in each.
+        With the file's `actions` [N, action], also what was done in each; with the family of each of its episodes [E],
+        also which are copies of one demonstration.
         """
         starts, goals = [pair.start_row for pair in pairs], [pair.goal_row for pair in pairs]
         between = [list(range(pair.start_row, pair.goal_row)) for pair in pairs]
@@ -142,6 +152,7 @@ class GoalPairs:
             {name: torch.as_tensor(values[starts]) for name, values in columns.items()},
             {name: torch.as_tensor(values[goals]) for name, values in columns.items()},
             None if actions is None else torch.as_tensor(actions[between]),
+            families=None if families is None else tuple(int(families[pair.episode]) for pair in pairs),
         )
 
     def __len__(self) -> int:
@@ -157,6 +168,7 @@ class GoalPairs:
             {name: torch.as_tensor(values)[list(indices)] for name, values in self.goal_rows.items()},
             None if self.recorded is None else self.recorded[list(indices)],
             streams=tuple(self.streams[i] for i in indices) if self.streams else (),
+            families=None if self.families is None else tuple(self.families[i] for i in indices),
         )
 
 

@@ -60,8 +60,9 @@ def comparison_lines(records: Mapping[str, Sequence[EpisodeRecord]]) -> list[str
         if [(each.episode, each.start_step) for each in own] != [(each.episode, each.start_step) for each in other]:
             continue
         found = compare_records([own], [other])
+        what = "episodes" if any(each.demonstration is None for each in own) else "demonstrations"
         lines.append(
-            f"{ours} minus {name}: {found}, by {found.num_clusters} episodes; {found.won} pairs won, {found.lost} lost"
+            f"{ours} minus {name}: {found}, by {found.num_clusters} {what}; {found.won} pairs won, {found.lost} lost"
         )
     return lines
 
@@ -83,12 +84,11 @@ _LABELS = (
 
 
 def _cells(result: Mapping[str, Any]) -> list[str]:
-    low, high = result["interval"]
     cem = result["planning"]["cem"]
     counts = {k: count for k, count in result["capacity_counts"].items() if count}
     return [
         percent(result["success_rate"]),
-        f"{percent(low)} to {percent(high)}",
+        interval_in_words(result),
         percent(result["success_rate_nontrivial"]),
         percent(result["random_success_rate"]),
         percent(result["zero_success_rate"]),
@@ -100,6 +100,13 @@ def _cells(result: Mapping[str, Any]) -> list[str]:
         f"{cem['num_candidates']}, {cem['num_iterations']}",
         f"{result['seconds']:.1f}",
     ]
+
+
+def interval_in_words(result: Mapping[str, Any]) -> str:
+    """The 95 % interval of a result's success; where pairs are of copies, of how many demonstrations they are."""
+    low, high = result["interval"]
+    families = f", by {result['families']} demonstrations" if "families" in result else ""
+    return f"{percent(low)} to {percent(high)}{families}"
 
 
 def percent(rate: float | None) -> str:

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from alewm.data.pairs import EvaluationPair, draw_pairs, draw_several_pairs, load_or_draw_pairs
-from alewm.data.splits import MIN_HELD_OUT_LENGTH, NUM_TEST, Splits, load_or_make_splits
+from alewm.data.splits import MIN_HELD_OUT_LENGTH, NUM_TEST, Splits, find_families, load_or_make_splits
 from alewm.data.store import EpisodeStore
 from alewm.envs.registry import get_task, task_names
 from alewm.envs.task import Task
@@ -92,6 +92,7 @@ def _how_to_make(data: dict[str, Any]) -> str:
 
 
 _NUMBERS = ("episodes", "start_steps", "goal_steps")
+_FAMILIES = "families"
 
 
 def pairs_name(learned: DataSet) -> str:
@@ -104,6 +105,8 @@ def save_pairs(path: Path, pairs: Mapping[str, GoalPairs], fingerprint: str) -> 
     tensors: dict[str, Tensor] = {}
     for split, part in pairs.items():
         tensors |= {f"{split}/{name}": torch.tensor(getattr(part, name)) for name in _NUMBERS}
+        if part.families is not None:
+            tensors[f"{split}/{_FAMILIES}"] = torch.tensor(part.families)
         for role, rows in (("start", part.start_rows), ("goal", part.goal_rows)):
             tensors |= {f"{split}/{role}/{name}": torch.as_tensor(rows[name]).contiguous() for name in rows}
     save_tensors(path, tensors, {"fingerprint": fingerprint})
@@ -127,7 +130,8 @@ def load_pairs(path: Path, split: str, fingerprint: str | None) -> GoalPairs:
         {name.removeprefix(f"{role}/"): tensor for name, tensor in own.items() if name.startswith(f"{role}/")}
         for role in ("start", "goal")
     ]
-    return GoalPairs(numbers[0], numbers[1], numbers[2], columns[0], columns[1])
+    families = tuple(own[_FAMILIES].tolist()) if _FAMILIES in own else None
+    return GoalPairs(numbers[0], numbers[1], numbers[2], columns[0], columns[1], families=families)
 
 
 def find_pairs(run: Path, learned: DataSet, settings: EvaluationSettings, data_path: Path | None) -> GoalPairs:
@@ -169,7 +173,9 @@ def pairs_in_data(
         stored = _stored_pairs(store, splits, split, most_training, per_episode)
         for note in store.notes[num_known:]:
             print(note, file=sys.stderr)
-        pairs = GoalPairs.gather(stored, store.column, names, store.actions)
+        families = find_families(store)
+        of_episode = None if families is None else families.of_episode
+        pairs = GoalPairs.gather(stored, store.column, names, store.actions, of_episode)
     if per_episode > 1:
         # The episode alone would give all its pairs the same noise.
         keys = zip(pairs.episodes, pairs.start_steps, strict=True)

@@ -60,18 +60,25 @@ class EpisodeRecord:
     replay_success: bool | None = None
     """Whether the recorded actions, repeated from the start, did; None where they are not known."""
 
+    demonstration: int | None = None
+    """What its episode is a copy of; None where episodes are no copies, or this was not recorded."""
+
 
 def summarise(records: Sequence[EpisodeRecord]) -> dict[str, Any]:
     """Success over all pairs and over those not solved at the start, beside that of others on the same pairs.
 
     The others are both floors and, where they are known, the recorded actions. Rates are 0 to 1; over no episodes None.
+    Where episodes are copies of demonstrations, intervals are by demonstration, and `families` says of how many.
     """
     hard = [record for record in records if not record.presolved]
-    every, nontrivial = Proportion.of([r.success for r in records]), Proportion.of([r.success for r in hard])
+    every, nontrivial = (
+        Proportion.of([r.success for r in part], [r.demonstration for r in part]) for part in (records, hard)
+    )
     return {
         "success_rate": every.rate,
         "interval": every.interval,
         "episodes": every.trials,
+        **({"families": len(every.families)} if every.families else {}),
         "success_rate_nontrivial": nontrivial.rate,
         "interval_nontrivial": nontrivial.interval,
         "episodes_nontrivial": nontrivial.trials,
@@ -99,12 +106,12 @@ def compare_records(
 ) -> PairedDifference:
     """How much more often `first` succeeds than `second`: the records of each of their seeds, all of the same pairs.
 
-    Pairs of one episode count together.
+    Pairs of one episode count together, and where episodes are copies, those of one demonstration.
     """
     pairs = [[(record.episode, record.start_step) for record in records] for records in (*first, *second)]
     if any(each != pairs[0] for each in pairs):
         raise InputError("Only evaluations on the same pairs can be compared; repeat one with the other's settings.")
-    clusters = [record.episode for record in first[0]]
+    clusters = [record.episode if record.demonstration is None else record.demonstration for record in first[0]]
     ours, theirs = ([[record.success for record in records] for records in each] for each in (first, second))
     return compare_paired(ours, theirs, clusters)
 

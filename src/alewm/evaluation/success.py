@@ -132,6 +132,7 @@ def _play(envs: GoalEnvs, pairs: GoalPairs, planner: Planner, budget: int) -> _P
             random_success=bool(uniform.success[b]),
             zero_success=bool(nothing.success[b]),
             replay_success=None if replayed is None else bool(replayed.success[b]),
+            demonstration=None if pairs.families is None else pairs.families[b],
         )
         for b in range(len(pairs))
     )

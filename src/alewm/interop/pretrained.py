@@ -24,7 +24,7 @@ import torch
 
 from alewm.envs.registry import get_task, task_names
 from alewm.errors import InputError
-from alewm.evaluation.evaluate_run import SHARED_AS, evaluate_run, percent
+from alewm.evaluation.evaluate_run import SHARED_AS, evaluate_run, interval_in_words, percent
 from alewm.evaluation.held_out import NoEnvironmentError, pairs_in_data, pairs_name, save_pairs, task_of
 from alewm.evaluation.settings import EVALUATIONS, EvaluationSettings, Split
 from alewm.files import check_new_folder, read_if_there, read_json, write_json, write_text
@@ -114,10 +114,9 @@ def _data_note(task: str, data: Mapping[str, Any]) -> str | None:
 def _success(result: Mapping[str, Any], extras: Mapping[str, Any]) -> str:
     if "success_rate" not in result:
         return "Not evaluated yet.\n"
-    low, high = result["interval"]
     cem = result["planning"]["cem"]
     rows = [
-        ("success", f"{percent(result['success_rate'])} (95 % interval {percent(low)} to {percent(high)})"),
+        ("success", f"{percent(result['success_rate'])} (95 % interval {interval_in_words(result)})"),
         ("where not solved at the start", percent(result["success_rate_nontrivial"])),
         ("uniform random actions, same pairs", percent(result["random_success_rate"])),
         ("doing nothing, same pairs", percent(result["zero_success_rate"])),

@@ -1,10 +1,11 @@
 """`alewm report`: one self-contained page for a run, or for several side by side."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from alewm.evaluation.evaluate_run import interval_in_words
 from alewm.files import write_bytes
 from alewm.report import figures, html
 from alewm.report.gather import Run, flatten, read_runs, with_data_sets
@@ -74,9 +75,8 @@ def _headline(runs: Sequence[Run]) -> str:
     if len(runs) > 1 or "success_rate" not in runs[0].result:
         return ""
     result = runs[0].result
-    low, high = result.get("interval", (None, None))
     shown = [
-        (f"success (95 % interval: {_percent(low)} to {_percent(high)})", _percent(result["success_rate"])),
+        (f"success (95 % interval: {_interval(result)})", _percent(result["success_rate"])),
         ("success where not solved at the start", _percent(result.get("success_rate_nontrivial"))),
         ("uniform random, same pairs", _percent(result.get("random_success_rate"))),
         ("doing nothing, same pairs", _percent(result.get("zero_success_rate"))),
@@ -98,7 +98,7 @@ def _success(runs: Sequence[Run], shelf: _Shelf) -> str:
         (
             run.name,
             _percent(run.result["success_rate"]),
-            " to ".join(_percent(bound) for bound in run.result.get("interval", ())),
+            _interval(run.result),
             *(
                 _percent(run.result.get(key))
                 for key in (
@@ -235,6 +235,10 @@ def _details(runs: Sequence[Run]) -> str:
 
 def _percent(rate: Any) -> str:
     return f"{100 * rate:.1f} %" if isinstance(rate, (int, float)) else "–"
+
+
+def _interval(result: Mapping[str, Any]) -> str:
+    return interval_in_words(result) if "interval" in result else ""
 
 
 def _number(value: Any) -> str:

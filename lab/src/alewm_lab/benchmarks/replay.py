@@ -16,7 +16,8 @@ import torch
 
 from alewm.data.normalize import ActionStatistics
 from alewm.data.pairs import GOAL_OFFSET, load_or_draw_pairs, start_of_pair
-from alewm.data.splits import SplitBy, load_or_make_splits
+from alewm.data.schema import FAMILY
+from alewm.data.splits import SplitBy, find_families, load_or_make_splits
 from alewm.data.store import EpisodeStore
 from alewm.envs.registry import get_task
 from alewm.envs.task import Task
@@ -58,7 +59,9 @@ def pairs_of_file(data: Path, task_name: str | None, num_pairs: int | None, spli
         task = get_task(_named(store, task_name))
         splits = load_or_make_splits(store, split)
         stored = load_or_draw_pairs(store, splits).test[:num_pairs]
-        pairs = GoalPairs.gather(stored, store.column, task.state_columns, store.actions)
+        families = find_families(store)
+        of_episode = None if families is None else families.of_episode
+        pairs = GoalPairs.gather(stored, store.column, task.state_columns, store.actions, of_episode)
         statistics = ActionStatistics.of_training(store, splits)
     return StandardPairs(task, pairs, statistics, f"{len(pairs)} test pairs of {data}", {"data": str(data)})
 
@@ -71,7 +74,7 @@ def simulated_pairs(task_name: str, behaviour: str | None, episodes: int, seed: 
     if every < 1:
         raise InputError(f"--every must be at least 1, got {every}.")
     name = behaviour or task.default_behaviour
-    kept, between, actions = [], [], []
+    kept, between, actions, families = [], [], [], []
     columns: dict[str, list[np.ndarray]] = {column: [] for column in task.state_columns}
     chosen = range(0, episodes * every, every)
     for index, episode in zip(chosen, task.collect_with(name)(seed, chosen, draw_every=0), strict=True):
@@ -81,6 +84,7 @@ def simulated_pairs(task_name: str, behaviour: str | None, episodes: int, seed: 
             continue
         start = start_of_pair(index, num_rows)
         kept.append((index, start))
+        families += [int(episode[FAMILY][0])] if FAMILY in episode else []
         between.append(episode["action"][start : start + GOAL_OFFSET])
         for column, values in columns.items():
             values.append(episode[column][[start, start + GOAL_OFFSET]])
@@ -94,6 +98,7 @@ def simulated_pairs(task_name: str, behaviour: str | None, episodes: int, seed: 
         {column: values[:, 0] for column, values in rows.items()},
         {column: values[:, 1] for column, values in rows.items()},
         torch.as_tensor(np.stack(between)),
+        families=tuple(families) or None,
     )
     return StandardPairs(
         task,
@@ -128,11 +133,19 @@ def bench_replay(
     if planned is not None:
         titles["planned"], outcomes["planned"] = "CEM in the simulator, 50 steps", planned
     print(f"{task.name}: {standard.what}, {int(presolved.sum())} solved at the start")
+    families = standard.pairs.families or ()
+    hard_families = [family for family, is_solved in zip(families, presolved.tolist(), strict=False) if not is_solved]
+    if families:
+        print(f"intervals are by demonstration: {len(set(families))} of them")
     print(f"{'':<32}{'all pairs':>24}{'not solved at the start':>26}")
-    line: dict[str, Any] = {"presolved_share": float(presolved.double().mean())}
+    line: dict[str, Any] = {"families": len(set(families))} if families else {}
+    line |= {"presolved_share": float(presolved.double().mean())}
     for name, title in titles.items():
         success = outcomes[name]
-        every, hard = Proportion.of(success.tolist()), Proportion.of(success[~presolved].tolist())
+        every, hard = (
+            Proportion.of(success.tolist(), families),
+            Proportion.of(success[~presolved].tolist(), hard_families),
+        )
         print(f"{title:<32}{_percent(every):>24}{_percent(hard):>26}")
         line |= {
             f"{name}_success_rate": every.rate,

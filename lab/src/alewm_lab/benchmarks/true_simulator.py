@@ -144,6 +144,8 @@ class SimulatedPlan:
     """The cost of the end state each plan led to in the simulator's copies."""
     distances: tuple[float, ...]
     """Distance to the goal at the start and after each of `steps` steps."""
+    demonstration: int | None = None
+    """What its episode is a copy of."""
 
 
 def bench_true_simulator(standard: StandardPairs, planning: PlanningConfig, *, jobs: int, out: Path | None) -> None:
@@ -202,6 +204,7 @@ def plan_pair(task_name: str, statistics: ActionStatistics, planning: PlanningCo
         steps=steps,
         predicted_costs=tuple(policy.predicted_costs),
         distances=tuple(outcome.distances[0, : steps + 1].tolist()),
+        demonstration=None if pair.families is None else pair.families[0],
     )
 
 

@@ -35,6 +35,9 @@ def page(task: Task) -> str:
     environment = task.env_class
     home = f"{environment.__module__}.{environment.__qualname__}"
     widths = ", ".join(f"`{task.name}-{width}`" for width in CAPACITIES)
+    source, length = "", f" of at most {task.max_episode_steps} steps"
+    if task.demonstrations_home is not None:
+        source, length = " --demonstrations PATH", ""
     needs = f", extra `{task.extra}`" if task.extra else ""
     return "\n".join(
         (
@@ -52,9 +55,9 @@ def page(task: Task) -> str:
             inspect.cleandoc(environment.__doc__ or ""),
             "",
             "## Data",
-            f"`alewm collect {task.name} --out data/{task.name}.h5` records episodes of at most "
-            f"{task.max_episode_steps} steps, measures them and prints the figures beside these, which are known of "
-            f"the published file ([what they mean](../data.md#statistics)):",
+            f"`alewm collect {task.name}{source} --out data/{task.name}.h5` records episodes{length}, measures them "
+            f"and prints the figures beside these, which are known of the published file ([what they "
+            f"mean](../data.md#statistics)):",
             "",
             *_published(task),
             "",

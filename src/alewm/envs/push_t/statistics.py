@@ -63,16 +63,18 @@ class PushTStatistics(TaskStatistics):
         "length_mean": 125.1,
         "length_min": 49,
         "length_max": 246,
-        "action_mean": (-0.009, 0.007),
-        "action_std": (0.208, 0.207),
+        "action_mean": (-0.00781, 0.00686),
+        "action_std": (0.20824, 0.20649),
         "action_min": "-1.50, the smaller",
         "action_max": "2.04, the larger",
         "action_outside_share": 0.0012,
         "action_autocorrelation": "high",
-        "block_position_mean": (255.1, 266.4),
-        "block_position_std": (52.7, 57.5),
-        "pusher_position_std": (101.1, 87.0),
-        "pusher_velocity_std": (74.8, 74.1),
+        "block_position_mean": "255, 266: its authors' constants",
+        "block_position_std": "52.7, 57.5: its authors' constants",
+        "pusher_position_std": "101, 87: its authors' constants",
+        "pusher_position_min": (-153.0, -91.0),
+        "pusher_position_max": (666.0, 724.0),
+        "pusher_velocity_std": "74.8, 74.1: its authors' constants",
         "near_border_share": "rare",
     }
 
@@ -108,6 +110,8 @@ class PushTStatistics(TaskStatistics):
             "near_border_share": float((off_centre >= geometry.ARENA_SIZE / 2 - _NEAR_BORDER).mean()),
             "least_share_of_30_degrees": float(_shares(state[:, 4] % (2 * np.pi)).min()),
             "pusher_position_std": state[:, :2].std(0).tolist(),
+            "pusher_position_min": state[:, :2].min(0).tolist(),
+            "pusher_position_max": state[:, :2].max(0).tolist(),
             "pusher_velocity_std": state[:, 5:].std(0).tolist(),
         }
 
