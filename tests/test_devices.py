@@ -22,7 +22,6 @@ MAY_NAME = {
     "training/noise.py": "the default where no device is given",
     "training/checkpoint.py": "the default where no device is given",
     "planning/planner.py": "a model without parameters is nowhere else",
-    "planning/noise.py": "portable noise is drawn on the CPU by definition",
     "interop/lewm_format.py": "files are read into memory first",
     "sweeps/jobs.py": "a trial that takes no GPU computes on the CPU",
     "demo.py": "the small demo trains one model per core, where it repeats bit by bit",

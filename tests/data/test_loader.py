@@ -141,7 +141,7 @@ def test_smaller_frames_are_the_same_whether_kept_or_made_at_each_read(tmp_path:
             assert torch.equal(few.pixels, area_downsample(many.pixels, 4))
 
 
-def test_every_installed_inflater_returns_the_same_frames(tmp_path: Path) -> None:
+def test_every_inflater_returns_the_same_frames(tmp_path: Path) -> None:
     store = noise_store(tmp_path / "a.h5")
     table = chunk_table(store.pixels)
     assert not isinstance(table, str)

@@ -128,11 +128,6 @@ def test_a_model_without_a_choice_is_never_asked_for_one():
     assert planner(now, goal).shape == (2, 25, 2)
 
 
-def test_portable_noise_plans_the_same_way_on_a_cpu():
-    now, goal = images(2)
-    assert torch.equal(planner_with(portable_noise=True)(now, goal), planner_with()(now, goal))
-
-
 def test_the_capacity_is_chosen_once_and_kept_over_replans():
     now, goal = images(8)
     policy = RecedingHorizon(planner_with())

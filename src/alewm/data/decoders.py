@@ -5,6 +5,7 @@ Each decoder releases the interpreter while it works, so that threads decode sid
 
 import ctypes
 import importlib
+import zlib
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -20,9 +21,6 @@ from alewm.kernels.compiled import NativeUnavailableError
 
 BLOSC_FILTER = 32001
 """The number under which HDF5 knows Blosc."""
-
-INFLATERS = ("zlib_ng.zlib_ng", "isal.isal_zlib", "zlib")
-"""Modules with zlib's interface, fastest first; all but Python's own are optional, and all return the same bytes."""
 
 _WINDOW_BITS = 15
 
@@ -82,23 +80,20 @@ class Stored:
 
 
 class Inflate:
-    """zlib streams, by any module with zlib's interface."""
+    """zlib streams, by Python's own zlib."""
 
+    library = "zlib"
     decodes_parts = False
 
-    def __init__(self, module_name: str, note: str = "") -> None:
-        module = importlib.import_module(module_name)
+    def __init__(self, note: str = "") -> None:
         self.note = note
-        self.library = module_name.partition(".")[0]
-        self._decompress: Callable[[memoryview, int, int], bytes] = module.decompress
-        self._errors = (module.error, EOFError)
 
     def decode(self, stored: memoryview, chunk_bytes: int, start: int, out: np.ndarray) -> None:
         """Inflate the whole chunk."""
         try:
             # The third argument is the first size of the output buffer: given exactly, nothing is copied to grow it.
-            data = self._decompress(stored, _WINDOW_BITS, chunk_bytes)
-        except self._errors as error:
+            data = zlib.decompress(stored, _WINDOW_BITS, chunk_bytes)
+        except zlib.error as error:
             raise DamagedError(str(error)) from None
         _check_size(len(data), chunk_bytes)
         out[:] = np.frombuffer(data, np.uint8)
@@ -202,27 +197,17 @@ def _check_size(found: int, expected: int) -> None:
 
 @cache
 def fastest_inflater() -> Decoder:
-    """Ours in C where it can be compiled, else the first of `INFLATERS` that is installed."""
+    """Ours in C where it can be compiled, else Python's own zlib."""
     try:
         return NativeInflate()
     except NativeUnavailableError as error:
-        return _installed_inflaters(f"not in C: {error}")[0]
+        return Inflate(f"not in C: {error}")
 
 
 def all_inflaters() -> list[Decoder]:
     """Every decoder of zlib streams that works here, fastest first; the last is Python's own."""
     fastest = fastest_inflater()
-    return [fastest, *(inflater for inflater in _installed_inflaters() if inflater.library != fastest.library)]
-
-
-def _installed_inflaters(note: str = "") -> list[Inflate]:
-    found = []
-    for module_name in INFLATERS:
-        try:
-            found.append(Inflate(module_name, note))
-        except ImportError:
-            continue
-    return found
+    return [fastest] if isinstance(fastest, Inflate) else [fastest, Inflate()]
 
 
 def decoder_of(filter_codes: list[int]) -> Decoder | str:

@@ -50,6 +50,7 @@ class EvaluationSettings:
         """All that can change an outcome, as plain JSON values."""
         values = to_dict(self)
         del values["planning"]["episodes_per_batch"]  # bounds memory; changes nothing but rounding
+        values["planning"]["portable_noise"] = False  # an option of the past, which the records of evaluations name
         if not self.data_set:
             del values["data_set"]
         if self.dynamics == OWN_DYNAMICS:
@@ -74,7 +75,6 @@ class EvaluationSettings:
             f"horizon-{planning.horizon}-{planning.executed_blocks}": (planning.horizon, planning.executed_blocks)
             != (usual.planning.horizon, usual.planning.executed_blocks),
             f"seed-{planning.seed}": planning.seed != usual.planning.seed,
-            "portable-noise": planning.portable_noise,
             "reference-search": self.reference_search,
             f"dynamics-{Path(self.dynamics).name}": self.dynamics != usual.dynamics,
         }

@@ -6,8 +6,7 @@ reordering or dropping episodes therefore leaves every other episode's numbers u
 
 Candidates are drawn on the device that plans: a second of a CPU core per 200 episodes would otherwise be spent on
 numbers that a GPU makes in a millisecond. Generators of different kinds make different numbers (PyTorch's on a CPU and
-on a GPU, and Triton's, which a GPU uses where it is installed), so a plan is repeatable on one kind of machine;
-`portable=True` draws on the CPU and copies, for comparisons across devices.
+on a GPU, and Triton's, which a GPU uses where it is installed), so a plan is repeatable on one kind of machine.
 """
 
 import hashlib
@@ -41,15 +40,14 @@ def candidate_noise(
     action_dim: int,
     *,
     device: torch.device | str,
-    portable: bool = False,
 ) -> Float[Tensor, "iterations B S H A"]:
     """Standard normal noise for every iteration of every episode's plan, with candidate 0 zero (it is the mean)."""
     shape = (num_iterations, num_candidates, horizon, action_dim)
-    if not portable and why_no_triton(torch.device(device)) is None:
+    if why_no_triton(torch.device(device)) is None:
         return drawn_at_once(keys, shape, device)
     noise = torch.empty((num_iterations, len(keys), *shape[1:]), device=device)
     for b, key in enumerate(keys):
-        source = stream("candidates", *key, device="cpu" if portable else device)
+        source = stream("candidates", *key, device=device)
         noise[:, b] = torch.randn(shape, generator=source, device=source.device)
     noise[:, :, 0] = 0
     return noise

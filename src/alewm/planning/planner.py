@@ -63,9 +63,6 @@ class PlanningConfig:
     episodes_per_batch: Count = 256
     """Most episodes searched at once; bounds memory and changes no episode's noise."""
 
-    portable_noise: bool = False
-    """Draw candidates on the CPU, so that every device sees the same ones; slower on a GPU."""
-
     def __post_init__(self) -> None:
         check_ranges(self)
         if self.executed_blocks > self.horizon:
@@ -201,7 +198,6 @@ class Planner:
                 self.config.horizon,
                 self.block_dim,
                 device=self.device,
-                portable=self.config.portable_noise,
             )
             found = self.inner_loop(
                 self.model,

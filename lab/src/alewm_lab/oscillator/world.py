@@ -98,15 +98,6 @@ class ObservationMap:
                 columns[i] = columns[i] + self._shear(columns[(i + 1) % NUM_STRONG], phase[turn, i])
         return torch.stack(columns, -1)
 
-    def invert_strong(self, y: Float[Tensor, "*batch 4"]) -> Float[Tensor, "*batch 4"]:
-        """The state whose noiseless strong coordinates are `y`."""
-        phase, _, _ = self._constants()
-        columns = list(y.unbind(-1))
-        for turn in reversed(range(self.wave_rounds)):
-            for i in reversed(range(NUM_STRONG)):
-                columns[i] = columns[i] - self._shear(columns[(i + 1) % NUM_STRONG], phase[turn, i])
-        return torch.stack(columns, -1)
-
     def weak(self, x: Float[Tensor, "*batch 4"]) -> Float[Tensor, "*batch 6"]:
         """a sin(w·x + φ), without noise."""
         _, direction, phase = self._constants()
