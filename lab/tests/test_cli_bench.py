@@ -3,12 +3,14 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from alewm.data.store import EpisodeStore
 from alewm.training.presets import preset
 from alewm_lab.benchmarks.train_step import bench_block_variants
 from command_line import IMAGE_SIZE
+from human_demonstrations import demonstrations
 from published_files import write_published
 
 TINY = ("--preset", "two-room-tiny", "--device", "cpu")
@@ -47,6 +49,15 @@ def test_a_benchmark_ends_in_a_line_of_json(alewm_here, arguments, measured):
     assert line["bench"] == arguments[0]
     assert line[measured]
     assert line["made_with"]["command"].startswith("alewm-lab bench")
+
+
+def test_human_demonstrations_replay_to_where_they_ended(alewm_here, tmp_path):
+    np.savez(tmp_path / "human.npz", **demonstrations())
+    said = alewm_here("bench", "push-t", "--human", "human.npz")
+    assert "10 below 1" in said
+    line = json.loads(said.splitlines()[-1])
+    assert line["error_max"] < 0.01
+    assert line["demonstrations"] == 10
 
 
 def test_bytes_are_counted_per_frame_that_was_drawn(alewm_here, tmp_path):

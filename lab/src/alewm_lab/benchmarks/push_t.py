@@ -1,10 +1,13 @@
-"""Push-T without a file: physics and drawing per second on one core, and how often its expert succeeds."""
+"""Push-T: physics and drawing per second on one core, how often its expert succeeds, how exactly humans replay."""
 
 import time
+from pathlib import Path
 
 import cv2
 import numpy as np
 
+from alewm.envs.push_t.copies import relative_demonstrations, training_demonstrations
+from alewm.envs.push_t.demonstration_file import read_demonstrations
 from alewm.envs.push_t.demonstrations import Demonstration, demonstrate
 from alewm.envs.push_t.physics import SUBSTEPS, ContactPoint, PushTWorld
 from alewm.envs.push_t.render import PushTRenderer
@@ -52,6 +55,38 @@ def bench_push_t(*, demonstrations: int, seed: int) -> None:
         env_steps_per_second=physics,
         substeps_per_second=physics * SUBSTEPS,
         frames_per_second=drawing,
+    )
+
+
+def bench_human_demonstrations(path: Path) -> None:
+    """Prints how far from where it ended the block ends when every demonstration in `path` is replayed."""
+    file = read_demonstrations(path)
+    replayed = relative_demonstrations(file, range(len(file.ends)))
+    errors = np.array([demonstration.error for demonstration in replayed])
+    training = set(training_demonstrations(len(file.ends)))
+    actions = np.concatenate([each.actions for each in replayed if each.number in training])
+    mean, std = actions.mean(0), actions.std(0)
+    lengths = np.diff(file.ends, prepend=0)
+    held_out_rows = sum(int(rows) for number, rows in enumerate(lengths) if number not in training)
+    print(f"{len(errors)} demonstrations, {len(file.states):,} rows, {lengths.min()} to {lengths.max()} each")
+    print(
+        f"block after a replay, pixels from where it ended: median {np.median(errors):.2g}, mean {errors.mean():.2g}, "
+        f"at most {errors.max():.2g}; {(errors < 1).sum()} below 1"
+    )
+    print(
+        f"training file: {len(training)} of them; the others have {held_out_rows:,} rows; actions of mean "
+        f"{mean[0]:.5f}, {mean[1]:.5f} and std {std[0]:.5f}, {std[1]:.5f} without noise"
+    )
+    print_line(
+        "push-t",
+        human=str(path),
+        fingerprint=file.fingerprint,
+        demonstrations=len(errors),
+        rows=len(file.states),
+        error_median=float(np.median(errors)),
+        error_mean=float(errors.mean()),
+        error_max=float(errors.max()),
+        held_out_rows=held_out_rows,
     )
 
 

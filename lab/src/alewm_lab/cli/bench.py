@@ -113,21 +113,29 @@ class ReplaySimulated:
 
 @dataclass(frozen=True)
 class PushT:
-    """Push-T: physics and drawing per second on one core, and the share of demonstrations that reach their pose."""
+    """Push-T: physics and drawing per second on one core, and the share of demonstrations that reach their pose.
+
+    With --human, how exactly the human demonstrations replay in our physics instead.
+    """
 
     demonstrations: int = 150
     """Nominal demonstrations of the expert."""
     seed: int = 0
     """Their seed."""
+    human: Path | None = None
+    """The file of human demonstrations (pusht_cchi_v7_replay.zarr as folder, zip or tar, or an npz)."""
 
     def run(self) -> None:
         """Prints the figures and the line of JSON."""
         from alewm.envs.registry import get_task
 
         _ = get_task("push-t").env_class  # says which extra to install where the simulator is missing
-        from alewm_lab.benchmarks.push_t import bench_push_t
+        from alewm_lab.benchmarks.push_t import bench_human_demonstrations, bench_push_t
 
-        bench_push_t(**vars(self))
+        if self.human is not None:
+            bench_human_demonstrations(self.human)
+        else:
+            bench_push_t(demonstrations=self.demonstrations, seed=self.seed)
 
 
 @dataclass(frozen=True)
