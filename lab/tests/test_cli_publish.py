@@ -128,7 +128,7 @@ def test_an_oscillator_study_is_published_with_its_numbers_and_shown(alewm, alew
     for name in ("r2_by_prefix", "masked_variance", "mean_q"):
         assert kept[name] == pytest.approx(record[name], abs=5e-7)
     assert kept["config"] == record["config"]
-    alewm_here("report", "results", "--out", "docs/results.md")
+    alewm_here("results", "results", "--out", "docs/results.md")
     page = (tmp_path / "docs/results.md").read_text()
     assert published["markdown"] in page
     assert f"--methods alewm-paper --seeds 0 --epochs 1 --jobs 1 --out {study}" in page
@@ -136,7 +136,7 @@ def test_an_oscillator_study_is_published_with_its_numbers_and_shown(alewm, alew
     # Where runs are kept a study is found as well, whatever it is called.
     shutil.copytree(tmp_path / study, tmp_path / "runs/toy")
     alewm_here("publish", "runs/toy", "--out", "results/here")
-    alewm_here("report", "results", "--out", "docs/results.md")
+    alewm_here("results", "results", "--out", "docs/results.md")
     assert (tmp_path / "docs/results.md").read_text().count(published["markdown"]) == 2
     (tmp_path / study / "table.md").unlink()
     assert "has not finished: repeat its `alewm-lab oscillator`" in refused("publish", study, "--out", "results")

@@ -24,9 +24,7 @@ def test_the_committed_page_and_its_figures_are_those_of_the_records():
     text, figures = results_page(RESULTS, ROOT / "docs" / "results.md")
     outdated = "out of date, repeat: alewm-lab results --out docs/results.md"
     assert text == (ROOT / "docs/results.md").read_text(), outdated
-    names = {
-        f"{figure.name}{kind}.svg": f"<!-- data {figure.digest} -->" for figure in figures for kind in ("", "-dark")
-    }
+    names = {f"{figure.name}.svg": f"<!-- data {figure.digest} -->" for figure in figures}
     committed = {path.name: path.read_text().splitlines()[-1] for path in (ROOT / "docs/images/results").iterdir()}
     assert committed == names, outdated
 
@@ -40,7 +38,7 @@ def test_figures_are_drawn_beside_the_page_and_old_ones_removed(published, tmp_p
     (tmp_path / "docs/images/results").mkdir(parents=True)
     (tmp_path / "docs/images/results/old.svg").touch()
     page = write_results_page(published("alewm"), tmp_path / "docs" / "results.md")
-    shown = re.findall(r'(?:srcset|src)="([^"]+)"', page.read_text())
+    shown = re.findall(r"!\[[^\]]+\]\((\S+)\)", page.read_text())
     drawn = sorted(str(path.relative_to(page.parent)) for path in page.parent.rglob("*.svg"))
     assert sorted(shown) == drawn
     assert all((page.parent / name).read_text().startswith("<?xml") for name in drawn)

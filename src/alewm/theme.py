@@ -30,6 +30,26 @@ def thinned(series: Series, most: int = MOST_POINTS) -> Series:
     return [_mean(steps[part]) for part in parts], [_mean(values[part]) for part in parts]
 
 
+def simplified(series: Series, tolerance: float) -> Series:
+    """The points of a curve that straight lines need to stay within `tolerance` of all its values.
+
+    Douglas and Peucker's rule: between two kept points the farthest one is kept too, unless it is near enough.
+    """
+    steps, values = series
+    kept, open_spans = {0, len(steps) - 1}, [(0, len(steps) - 1)]
+    while open_spans:
+        first, last = open_spans.pop()
+        if last - first < 2:
+            continue
+        slope = (values[last] - values[first]) / (steps[last] - steps[first])
+        off = [abs(values[i] - values[first] - slope * (steps[i] - steps[first])) for i in range(first + 1, last)]
+        if max(off) > tolerance:
+            middle = first + 1 + off.index(max(off))
+            kept.add(middle)
+            open_spans += [(first, middle), (middle, last)]
+    return [steps[i] for i in sorted(kept)], [values[i] for i in sorted(kept)]
+
+
 def _mean(values: Sequence[float]) -> float:
     return sum(values) / len(values)
 
@@ -78,6 +98,9 @@ DARK = Theme(
     palette=("#5aa9e6", "#fb923c", "#4ade80", "#c084fc", "#2dd4bf", "#facc15"),
 )
 
+_FONTS = "'DejaVu Sans', Verdana, sans-serif"
+"""Where the font of the layout is missing, Verdana's letters have the same widths; text stays text."""
+
 Draw = Callable[[Theme], Figure]
 """A figure that is drawn when the theme is known."""
 
@@ -88,21 +111,9 @@ def new_axes(width: float = 3.9, height: float = 2.5) -> tuple[Figure, Axes]:
     return figure, figure.add_subplot()
 
 
-def light_and_dark(draw: Draw) -> tuple[bytes, bytes]:
-    """The figure as SVG for a light and for a dark page; equal bytes for equal data.
-
-    It is drawn once: the dark one is the light one with its colours exchanged, so that the two cannot differ otherwise.
-    """
-    light = _rendered(draw, LIGHT, "svg").decode()
-    exchange = dict(
-        zip(
-            (LIGHT.text, LIGHT.muted, LIGHT.grid, *LIGHT.palette),
-            (DARK.text, DARK.muted, DARK.grid, *DARK.palette),
-            strict=True,
-        )
-    )
-    dark = re.sub("|".join(exchange), lambda found: exchange[found[0]], light)
-    return light.encode(), dark.encode()
+def as_svg(draw: Draw) -> bytes:
+    """The figure as one SVG that follows the reader's light or dark setting; equal bytes for equal data."""
+    return compact_svg(_rendered(draw, LIGHT, "svg").decode()).encode()
 
 
 def as_png(draw: Draw) -> bytes:
@@ -132,24 +143,54 @@ def _rendered(draw: Draw, theme: Theme, kind: Literal["svg", "png"]) -> bytes:
         "legend.fontsize": 8,
         "lines.linewidth": 1.6,
         "svg.hashsalt": "alewm",
-        "svg.fonttype": "path",
+        "svg.fonttype": "none",
     }
     with matplotlib.rc_context(settings):
         buffer = io.BytesIO()
         if kind == "svg":
             draw(theme).savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
-            return _two_decimals(buffer.getvalue().decode()).encode()
+            return buffer.getvalue()
         draw(theme).savefig(buffer, format="png", facecolor="white", dpi=160)
     return buffer.getvalue()
 
 
-def _two_decimals(svg: str) -> str:
-    """The drawing with its lines to a hundredth of a point: nobody sees more, and it is half as large."""
+def compact_svg(svg: str) -> str:
+    """Matplotlib's drawing without what nobody sees, its styles as classes that have dark colours on a dark page.
 
-    def shorter(path: re.Match[str]) -> str:
-        return re.sub(r"\d+\.\d{3,}", lambda number: f"{float(number[0]):.2f}", path[0])
+    A light page is the default, also of programs that do not know `prefers-color-scheme`.
+    """
+    svg = re.sub(r"<metadata>.*?</metadata>|<!--.*?-->|<!DOCTYPE.*?>", "", svg, flags=re.DOTALL)
+    svg = re.sub(r'(?<= d=")[^"]*', lambda path: _short_path(path[0]), svg)
+    svg = re.sub(r'( (?:x|y)="|(?:translate|rotate)\()[^")]*', lambda place: _two_decimals(place[0]), svg)
+    svg = re.sub(r' transform="rotate\(-0 [^"]*"', "", svg).replace("'DejaVu Sans'", _FONTS)
+    svg = re.sub(r'<g id="[^"]*"', "<g", svg)  # nothing refers to groups; clip paths, markers and glyphs keep theirs
+    classes: dict[str, str] = {}
 
-    return re.sub(r' d="[^"]*"', shorter, svg)
+    def as_class(style: re.Match[str]) -> str:
+        return f' class="{classes.setdefault(style[1], f"s{len(classes)}")}"'
+
+    svg = re.sub(r' style="([^"]*)"', as_class, svg)
+    light = "".join(f".{name}{{{style}}}\n" for style, name in classes.items())
+    dark = "".join(f".{name}{{{_darkened(style)}}}\n" for style, name in classes.items() if _darkened(style))
+    svg = svg.replace("</style>", f"\n{light}@media (prefers-color-scheme: dark) {{\n{dark}}}\n</style>", 1)
+    return "".join(f"{line.strip()}\n" for line in svg.splitlines() if line.strip())
+
+
+def _short_path(path: str) -> str:
+    """A path to a hundredth of a point, without spaces around its letters."""
+    return re.sub(r" ?([A-Za-z]) ?", r"\1", _two_decimals(" ".join(path.split())))
+
+
+def _two_decimals(text: str) -> str:
+    return re.sub(r"\d+\.\d{3,}", lambda number: f"{float(number[0]):.2f}", text)
+
+
+def _darkened(style: str) -> str:
+    """The declarations of a style that have another colour on a dark page, with that colour."""
+    light = (LIGHT.text, LIGHT.muted, LIGHT.grid, *LIGHT.palette)
+    exchange = dict(zip(light, (DARK.text, DARK.muted, DARK.grid, *DARK.palette), strict=True))
+    found = (declaration.split(":") for declaration in style.split(";"))
+    return "; ".join(f"{name.strip()}: {exchange[value.strip()]}" for name, value in found if value.strip() in exchange)
 
 
 def panel_grid(

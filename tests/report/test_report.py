@@ -17,7 +17,6 @@ from alewm.planning.cem import CEMConfig
 from alewm.planning.planner import Planner, PlanningConfig
 from alewm.report.gather import read_run
 from alewm.report.page import write_report
-from alewm.theme import DARK, LIGHT
 from point_world import ACTION_MEAN, ACTION_STD, KnownWorld, PointEnvs, rows
 
 VOID = {"meta", "img", "source", "wbr"}
@@ -104,22 +103,12 @@ def test_embedded_figures_are_the_files_beside_the_page(page):
     kept = {path.read_bytes() for path in (page.parent / "figures").iterdir()}
     assert embedded == kept
     names = {path.name for path in (page.parent / "figures").iterdir()}
-    assert {"success.svg", "success-dark.svg", "capacities.svg", "dynamics-run.svg", "variance-run.svg"} <= names
+    assert {"success.svg", "capacities.svg", "dynamics-run.svg", "variance-run.svg"} <= names
 
 
 def test_equal_folders_give_equal_pages(page, tmp_path):
     again = write_report([page.parent.parent / "run"], tmp_path / "again")
     assert again.read_bytes() == page.read_bytes()
-
-
-def test_a_figure_on_a_dark_page_differs_in_nothing_but_its_colours(page):
-    for light in (page.parent / "figures").glob("*[!k].svg"):
-        dark = light.with_name(f"{light.stem}-dark.svg").read_text()
-        colour = re.compile("#[0-9a-f]{6}")
-        assert colour.sub("#", light.read_text()) == colour.sub("#", dark)
-        assert LIGHT.text in light.read_text()
-        assert LIGHT.text not in dark
-        assert DARK.text in dark
 
 
 def test_a_comparison_says_what_differs_and_draws_runs_together(tmp_path, evaluated):

@@ -15,15 +15,11 @@ def data_uri(content: bytes, media_type: str) -> str:
     return f"data:{media_type};base64,{base64.b64encode(content).decode()}"
 
 
-def themed_figure(light: bytes, dark: bytes, caption: str, *, titled: bool = False) -> str:
-    """A figure that follows the reader's light or dark setting; one that is `titled` needs no caption below it."""
+def figure(svg: bytes, caption: str, *, titled: bool = False) -> str:
+    """A drawing with its caption; one that is `titled` needs no caption below it."""
     text = escape(caption)
-    return (
-        "<figure><picture>"
-        f'<source media="(prefers-color-scheme: dark)" srcset="{data_uri(dark, "image/svg+xml")}">'
-        f'<img src="{data_uri(light, "image/svg+xml")}" alt="{text}">'
-        f"</picture>{'' if titled else f'<figcaption>{text}</figcaption>'}</figure>"
-    )
+    below = "" if titled else f"<figcaption>{text}</figcaption>"
+    return f'<figure><img src="{data_uri(svg, "image/svg+xml")}" alt="{text}">{below}</figure>'
 
 
 def film(gif: bytes, caption: str) -> str:

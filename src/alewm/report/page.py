@@ -9,7 +9,7 @@ from alewm.evaluation.evaluate_run import interval_in_words
 from alewm.files import write_bytes
 from alewm.report import figures, html
 from alewm.report.gather import Run, flatten, read_runs, with_data_sets
-from alewm.theme import Draw, Series, light_and_dark
+from alewm.theme import Draw, Series, as_svg
 
 MOST_FILMS = 12
 """Animations shown per run."""
@@ -49,10 +49,9 @@ class _Shelf:
         self.files: dict[str, bytes] = {}
 
     def figure(self, name: str, draw: Draw, caption: str, *, titled: bool = False) -> str:
-        light, dark = light_and_dark(draw)
-        stem = re.sub(r"[^A-Za-z0-9_.-]+", "-", name)
-        self.files[f"{stem}.svg"], self.files[f"{stem}-dark.svg"] = light, dark
-        return html.themed_figure(light, dark, caption, titled=titled)
+        svg = as_svg(draw)
+        self.files[f"{re.sub(r'[^A-Za-z0-9_.-]+', '-', name)}.svg"] = svg
+        return html.figure(svg, caption, titled=titled)
 
     def write(self) -> None:
         for name, content in self.files.items():

@@ -21,7 +21,7 @@ from alewm.sweeps.local_processes import LocalProcesses
 from alewm.sweeps.results import Experiment, NotThereYetError, Outcome, Results
 from alewm.sweeps.scale import TINY_PRESET, OwnData
 from alewm.sweeps.work import Training, Work
-from alewm.theme import as_png, light_and_dark
+from alewm.theme import as_png, as_svg
 from alewm.training.presets import preset
 
 
@@ -46,9 +46,7 @@ def write_outcome(experiment: Experiment, outcome: Outcome, summary: str, comman
         for suffix, text in (("md", table.markdown()), ("tex", table.latex()), ("csv", table.csv())):
             write_text(out / "tables" / f"{table.name}.{suffix}", text)
     for drawing in outcome.drawings:
-        light, dark = light_and_dark(drawing.draw)
-        write_bytes(out / "figures" / f"{drawing.name}.svg", light)
-        write_bytes(out / "figures" / f"{drawing.name}-dark.svg", dark)
+        write_bytes(out / "figures" / f"{drawing.name}.svg", as_svg(drawing.draw))
         write_bytes(out / "figures" / f"{drawing.name}.png", as_png(drawing.draw))
     for film in outcome.films:
         write_bytes(out / "films" / f"{film.name}.gif", film.gif)

@@ -58,8 +58,7 @@ def _table(table: dict[str, Any]) -> str:
 
 
 def _figure(folder: Path, figure: dict[str, Any]) -> str:
-    light, dark = (folder / "figures" / f"{figure['name']}{kind}.svg" for kind in ("", "-dark"))
-    return html.themed_figure(light.read_bytes(), dark.read_bytes(), figure["caption"])
+    return html.figure((folder / "figures" / f"{figure['name']}.svg").read_bytes(), figure["caption"])
 
 
 def _cells(table: dict[str, Any]) -> Iterable[tuple[str, list[str]]]:

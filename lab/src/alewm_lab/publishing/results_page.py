@@ -12,7 +12,7 @@ from typing import Any
 from alewm.files import write_bytes, write_text
 from alewm.sweeps.choice import TASK_TITLES
 from alewm.tables import scientific
-from alewm.theme import light_and_dark
+from alewm.theme import as_svg
 from alewm_lab.publishing import result_tables as tables
 from alewm_lab.publishing.comparison_table import comparison_table
 from alewm_lab.publishing.configuration_names import backbone, full_names
@@ -41,15 +41,14 @@ def write_results_page(results: Path, out: Path) -> Path:
     """Write the page `out` and its figures from the published runs below `results`; the path of the page."""
     text, figures = results_page(results, out)
     folder = out.parent / FIGURES
-    drawn = set()
-    for figure in figures:
-        for suffix, content in zip(("", "-dark"), light_and_dark(figure.draw), strict=True):
-            # Not the drawing's bytes, which vary with its library, but its data tell whether it is up to date.
-            path = folder / f"{figure.name}{suffix}.svg"
-            write_bytes(path, content + f"<!-- data {figure.digest} -->\n".encode())
-            drawn.add(path)
+    drawn = {folder / f"{figure.name}.svg": figure for figure in figures}
+    for path, figure in drawn.items():
+        # Not the drawing's bytes, which vary with its library, but its data tell whether it is up to date.
+        write_bytes(path, as_svg(figure.draw) + f"<!-- data {figure.digest} -->\n".encode())
     write_text(out, text)
-    for old in set(folder.glob("*.svg")) - drawn:  # last: an earlier page keeps its figures until the new one is there
+    for old in (
+        set(folder.glob("*.svg")) - drawn.keys()
+    ):  # last: an earlier page keeps its figures until the new one is there
         old.unlink()
     return out
 
@@ -180,11 +179,8 @@ def _shipped(scale: Scale) -> Iterator[str]:
 
 
 def _picture(figure: ResultFigure) -> str:
-    light, dark = (FIGURES / f"{figure.name}{kind}.svg" for kind in ("", "-dark"))
-    return (
-        f'<picture><source media="(prefers-color-scheme: dark)" srcset="{dark}"><img src="{light}" '
-        f'alt="{figure.caption}"></picture>\n\n*{figure.caption}* <!-- data {figure.digest} -->\n'
-    )
+    path = FIGURES / f"{figure.name}.svg"
+    return f"![{figure.caption}]({path})\n\n*{figure.caption}* <!-- data {figure.digest} -->\n"
 
 
 def _commands(scale: Scale, out: Path) -> str:
