@@ -27,11 +27,11 @@ def interrupt_all():
 try:
     with WorkerPool(2) as pool:
         pool.submit(os.getpid).result()
-        pool.submit(time.sleep, 60)
+        pool.submit(time.sleep, 3600)
         server = forkserver._forkserver._forkserver_pid
         os.kill(server, signal.SIGSTOP)
         threading.Thread(target=interrupt_all).start()
-        pool.submit(time.sleep, 60)
+        pool.submit(time.sleep, 3600)
 except KeyboardInterrupt:
     print("interrupted")
 """
@@ -95,7 +95,7 @@ def test_an_interrupt_while_a_process_is_being_started_leaves_none_behind_to_com
         start_new_session=True,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
-    said, complained = process.communicate(timeout=50)  # less than the tasks take: nobody waits for them
+    said, complained = process.communicate(timeout=1800)  # less than the tasks take: nobody waits for them
     assert (said, complained, process.returncode) == ("interrupted\n", "", 0)
 
 
@@ -105,7 +105,7 @@ def test_an_error_in_its_block_ends_the_processes_amid_their_tasks():
     def stumble():
         with WorkerPool(2) as pool:
             processes.append(pool.submit(os.getpid).result())
-            tasks.extend(pool.submit(time.sleep, 60) for _ in range(4))
+            tasks.extend(pool.submit(time.sleep, 3600) for _ in range(4))
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):

@@ -32,7 +32,7 @@ def main(arguments):
     (alewm_lab if package_of(arguments) == "alewm_lab" else alewm).cli.main.main()
 
 
-def run_alewm(folder, *arguments, check=True, timeout=300, launcher=None, **environment):
+def run_alewm(folder, *arguments, check=True, launcher=None, **environment):
     """`alewm ...` or `alewm-lab ...` in `folder`, finished."""
     done = subprocess.run(
         [sys.executable, *(launcher or ("-m", package_of(arguments))), *map(str, arguments)],
@@ -40,7 +40,6 @@ def run_alewm(folder, *arguments, check=True, timeout=300, launcher=None, **envi
         env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
         capture_output=True,
         text=True,
-        timeout=timeout,
         check=False,
     )
     if check:

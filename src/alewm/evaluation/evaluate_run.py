@@ -4,9 +4,10 @@ An evaluation of a shared model is compared with its published records, episode 
 """
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,15 +27,12 @@ from alewm.evaluation.settings import OWN_DYNAMICS, EvaluationSettings, check_sa
 from alewm.evaluation.success import Evaluation, evaluate_in_parts
 from alewm.files import read_if_there, read_json, read_object, write_json
 from alewm.model.world_model import WorldModel
-from alewm.planning.cem import CEMResult
 from alewm.planning.distilled import DistilledModel
-from alewm.planning.planner import Planner
-from alewm.planning.rollout import PlanningModel
-from alewm.planning.search import SearchSettings, choose_search
+from alewm.planning.planner import Planner, PlanningConfig
+from alewm.planning.search import choose_search
 from alewm.progress import Progress
 from alewm.runs.folder import RunFolder, save_tensors
 from alewm.runs.provenance import provenance
-from alewm.shapes import Tensor
 from alewm.training.checkpoint import Description, load_world_model
 from alewm.training.config import RunConfig
 from alewm.training.data_sets import data_set_of, data_sets_of
@@ -185,6 +183,7 @@ def evaluate_run(
     num_animations: int = 4,
     out: Path | None = None,
     is_silent: bool = False,
+    command: str | None = None,
 ) -> EvaluatedRun:
     """Success of the newest checkpoint of `run`, written to result.json, episodes.jsonl, actions and animations/.
 
@@ -192,8 +191,9 @@ def evaluate_run(
     data sets, `settings.data_set` or the file at `data_path` says which one is meant. Results of other settings are
     never replaced: they get a folder of their own (`settings.results_folder`). Those of these very settings are made
     anew, except in the folder of a shared model: what was published stays, and the new results are compared with it.
+    `command` is what the results name as their command, if not the one that was typed.
     """
-    made_with = provenance()  # of the start, whatever changes in a working tree until the end
+    made_with = provenance(command)  # of the start, whatever changes in a working tree until the end
     checkpoint = latest_checkpoint(run)
     model, description = load_world_model(checkpoint, device)
     settings = replace(settings, data_set=_chosen_set(run, description, settings.data_set, data_path))
@@ -227,11 +227,12 @@ def evaluate_run(
     pairs = find_pairs(run, learned, settings, data_path)
     image_size = description.config.model.encoder.image_size
     where = simulation_device(device)
-    with _progress(planner, run, len(pairs), settings.budget) if not is_silent else nullcontext():
+    with nullcontext() if is_silent else _bar(run, planning, len(pairs), settings.budget) as bar:
         found = evaluate_in_parts(
             lambda count: task.make_vector_env(count, where, image_size),
             *(pairs, planner, model.log_prior.exp()),
             budget=settings.budget,
+            on_search=None if bar is None else partial(_advance, bar),
         )
     result = {**known, **found.result, "step": description.step, "search": search.description}
     result |= {"evaluated": evaluated, "made_with": made_with}
@@ -246,7 +247,7 @@ def evaluate_run(
     if compared is not None:
         result["as_published"] = asdict(compared)
     if not is_own:
-        RunFolder(folder).open(described)
+        RunFolder(folder).open(described, command=command)
     _film(folder / "animations", task, pairs, found, num_animations)
     return EvaluatedRun(_write(folder, found, result), result, compared, found.records)
 
@@ -266,27 +267,15 @@ def _write(folder: Path, found: Evaluation, result: dict[str, Any]) -> Path:
     return folder / "result.json"
 
 
-@contextmanager
-def _progress(planner: Planner, run: Path, num_pairs: int, budget: int) -> Iterator[None]:
-    """A bar that moves with every group of episodes `planner` has searched for."""
-    config, search = planner.config, planner.inner_loop
-    num_plans = num_pairs * -(-budget // (config.executed_blocks * config.frame_skip))
-    with Progress(f"planning with {run}", num_plans, "plans at most") as bar:
+def _bar(run: Path, planning: PlanningConfig, num_pairs: int, budget: int) -> Progress:
+    """A bar for the plans of an evaluation; episodes that end early need fewer."""
+    plans_per_episode = -(-budget // (planning.executed_blocks * planning.frame_skip))
+    return Progress(f"planning with {run}", num_pairs * plans_per_episode, "plans at most")
 
-        def counted(
-            model: PlanningModel,
-            z_now: Tensor,
-            z_goal: Tensor,
-            noise: Tensor,
-            initial_mean: Tensor,
-            settings: SearchSettings,
-        ) -> CEMResult:
-            found = search(model, z_now, z_goal, noise, initial_mean, settings)
-            bar.advance(min(len(found.cost), bar.total - bar.done))
-            return found
 
-        planner.inner_loop = counted
-        yield
+def _advance(bar: Progress, num_plans: int) -> None:
+    """A planner that tries several capacities searches more often than the bar is long."""
+    bar.advance(min(num_plans, bar.total - bar.done))
 
 
 def _chosen_set(run: Path, description: Description, asked: str, data_path: Path | None) -> str:

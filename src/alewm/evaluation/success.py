@@ -61,10 +61,12 @@ def evaluate_in_parts(
     *,
     budget: int = BUDGET,
     side_by_side: int = SIDE_BY_SIDE,
+    on_search: Callable[[int], None] | None = None,
 ) -> Evaluation:
     """The same with `side_by_side` pairs at a time, in environments that `make_envs` makes for so many.
 
-    Every pair has noise of its own, so the parts it is cut into change nothing but rounding.
+    Every pair has noise of its own, so the parts it is cut into change nothing but rounding. `on_search` is
+    called after each search for a group of episodes, with their number.
     """
     if len(prior) != len(planner.support):
         raise InputError(f"The support has {len(planner.support)} capacities, but the prior has {len(prior)}.")
@@ -75,7 +77,7 @@ def evaluate_in_parts(
         part = pairs.take(range(first, min(first + side_by_side, len(pairs))))
         if envs is None or num_envs != len(part):
             envs, num_envs = make_envs(len(part)), len(part)
-        played.append(_play(envs, part, planner, budget))
+        played.append(_play(envs, part, RecedingHorizon(planner, on_search), budget))
     records = tuple(record for each in played for record in each.records)
     result = {
         **summarise(records),
@@ -104,9 +106,8 @@ def _joined(outcomes: Sequence[ClosedLoop]) -> ClosedLoop:
     return ClosedLoop(*(torch.cat([getattr(each, part.name) for each in outcomes]) for part in fields(ClosedLoop)))
 
 
-def _play(envs: GoalEnvs, pairs: GoalPairs, planner: Planner, budget: int) -> _Played:
-    began = time.perf_counter()
-    policy = RecedingHorizon(planner)
+def _play(envs: GoalEnvs, pairs: GoalPairs, policy: RecedingHorizon, budget: int) -> _Played:
+    began, planner = time.perf_counter(), policy.planner
     outcome = run_closed_loop(envs, pairs, policy, budget=budget)
     planned = time.perf_counter()
     action_dim, seed = len(planner.action_mean), planner.config.seed

@@ -38,10 +38,15 @@ def read_measurement(run: Path, name: str, options: Mapping[str, Any]) -> dict[s
     return found["measured"] if found.get("options") == _plain(options) else None
 
 
-def write_measurement(run: Path, name: str, options: Mapping[str, Any], measured: dict[str, Any]) -> Path:
-    """Keeps what was found, in place of what other options found before; the file."""
+def write_measurement(
+    run: Path, name: str, options: Mapping[str, Any], measured: dict[str, Any], command: str | None = None
+) -> Path:
+    """Keeps what was found, in place of what other options found before; the file.
+
+    `command` is the command that made it, if not the one that was typed.
+    """
     path = measurement_path(run, name)
-    write_json(path, {"options": _plain(options), "measured": measured, "made_with": provenance()})
+    write_json(path, {"options": _plain(options), "measured": measured, "made_with": provenance(command)})
     return path
 
 

@@ -6,7 +6,7 @@ starts. With the rule `modal-every-plan` the capacity is chosen anew at each pla
 blocks are executed, and the next search starts from zero.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 
@@ -17,8 +17,9 @@ from alewm.shapes import Bool, Float, Tensor, UInt8
 class RecedingHorizon:
     """A policy that replans whenever its executed blocks are used up."""
 
-    def __init__(self, planner: Planner) -> None:
-        self.planner = planner
+    def __init__(self, planner: Planner, on_search: Callable[[int], None] | None = None) -> None:
+        """`on_search` is called after each search for a group of episodes, with their number: for a progress bar."""
+        self.planner, self.on_search = planner, on_search
         self.q: Float[Tensor, "B C"] = torch.empty(0, len(planner.support))
         self.predicted_costs: list[list[float]] = []
         self._choices: list[tuple[int, ...]] = []
@@ -58,6 +59,7 @@ class RecedingHorizon:
             [self._choices[row] for row in rows],
             [(config.seed, self._episodes[row], self._plan_index) for row in rows],
             self._blocks[here],
+            self.on_search,
         )
         executed = config.executed_blocks
         actions = torch.zeros(

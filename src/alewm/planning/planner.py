@@ -7,7 +7,7 @@ for action in planner(image_now, image_of_the_goal):
 ```
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated
 
@@ -177,11 +177,12 @@ class Planner:
         choices: Sequence[tuple[int, ...]],
         keys: Sequence[StreamKey],
         initial_blocks: Float[Tensor, "B H A"] | None = None,
+        on_search: Callable[[int], None] | None = None,
     ) -> Plans:
         """The best plan of each episode among those of its candidate capacities; a tie goes to the smaller capacity.
 
         Episodes that plan with the same capacity are searched together. Every capacity an episode tries meets the
-        same noise.
+        same noise. `on_search` is called after the search of each group, with the number of its episodes.
         """
         if initial_blocks is None:
             initial_blocks = torch.zeros(len(z_now), self.config.horizon, self.block_dim, device=self.device)
@@ -207,6 +208,8 @@ class Planner:
                 initial_blocks[here],
                 SearchSettings(capacity, cem, self.config.goal_cost, self.context),
             )
+            if on_search is not None:
+                on_search(len(rows))
             found_cost = found.cost.to(costs.dtype)
             wins = costs[here].isnan() | (found_cost < costs[here])
             blocks[here] = torch.where(wins[:, None, None], found.mean.to(blocks.dtype), blocks[here])

@@ -214,14 +214,15 @@ class RunFolder:
             )
         return False
 
-    def open(self, config: Mapping[str, Any], **made_from: Any) -> "RunFolder":
+    def open(self, config: Mapping[str, Any], *, command: str | None = None, **made_from: Any) -> "RunFolder":
         """This folder, made for `config` or found to have been made for the same.
 
         `made_from` is what provenance.json says besides versions, hardware and command: the data, for instance.
+        `command` is the command it names, if not the one that was typed.
         """
         if not self.check(config):
             self.path.mkdir(parents=True, exist_ok=True)
-            write_json(self.provenance_path, {**provenance(), **made_from})
+            write_json(self.provenance_path, {**provenance(command), **made_from})
             write_json(self.config_path, config)  # last: from now on it is a run folder
         return self
 

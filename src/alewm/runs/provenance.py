@@ -43,12 +43,15 @@ CHANGES = "+changes"
 """The end of a commit whose code was changed before it ran."""
 
 
-def provenance() -> dict[str, Any]:
-    """Versions, commit, hardware and command, as plain JSON values."""
+def provenance(command: str | None = None) -> dict[str, Any]:
+    """Versions, commit, hardware and command, as plain JSON values.
+
+    The command is the one that was typed, unless `command` names another: that of one run among many, for instance.
+    """
     return {
         "alewm": alewm.__version__,
         "commit": code_commit(Path(alewm.__file__).resolve().parents[2]),
-        "command": _command(),
+        "command": command or _command(),
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
         "python": platform.python_version(),
         "packages": {name: found for name in _PACKAGES if (found := _version(name))},

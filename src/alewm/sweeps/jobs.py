@@ -6,9 +6,7 @@ Who does jobs: the contract of executors, and one loop that gives them jobs, tri
 """
 
 import os
-import shlex
 import socket
-import sys
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
@@ -103,27 +101,24 @@ class Job:
 
     def perform(self) -> str | None:
         """None once everything is done, or why it could not be; whatever is printed meanwhile goes to the log."""
-        here, typed, num_threads = Path.cwd(), sys.argv, torch.get_num_threads()
+        num_threads, library = torch.get_num_threads(), self.library.below(self.folder)
         try:
-            os.chdir(self.folder)
-            with _printing_to(self.log):
+            with _printing_to(self.folder / self.log):
                 try:
                     print(f"# attempt {self.attempt} of {self.name}: process {os.getpid()} on {socket.gethostname()}")
                     torch.set_num_threads(self.num_threads)
                     for work in self.works:
-                        if not work.is_done(self.library):
-                            # A run says which command made it, not which one had it made.
-                            sys.argv = shlex.split(work.command(self.library), comments=True)
-                            print(f"# {work.command(self.library)}")
-                            work.perform(self.library, find_device(self.device))
+                        if not work.is_done(library):
+                            # A run names the command that makes it, with paths as they were typed.
+                            command = work.command(self.library)
+                            print(f"# {command}")
+                            work.perform(library, find_device(self.device), command)
                 except Exception as error:
                     traceback.print_exc()
                     return str(error) if isinstance(error, InputError) else f"{type(error).__name__}: {error}"
         except OSError as error:
             return f"{error.strerror or error}: {error.filename}"
         finally:
-            os.chdir(here)
-            sys.argv = typed
             torch.set_num_threads(num_threads)
         return None
 

@@ -70,6 +70,12 @@ class Library:
         library._known = {run.key: self.folder(run) for run in runs}
         return library
 
+    def below(self, folder: Path) -> "Library":
+        """The same with paths that start in `folder`, for a process whose working directory may be another."""
+        library = Library(folder / self.root, folder / self.data)
+        library._known = {key: folder / path for key, path in self._known.items()}
+        return library
+
     def is_trained(self, run: Run) -> bool:
         """Whether it has been trained to its end, on the data that is here now."""
         folder = self.folder(run)

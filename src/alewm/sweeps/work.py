@@ -53,8 +53,8 @@ class Training:
         """Whether nothing is left to do."""
         return library.is_trained(self.run)
 
-    def perform(self, library: Library, device: torch.device) -> None:
-        """Begins or continues."""
+    def perform(self, library: Library, device: torch.device, command: str | None = None) -> None:
+        """Begins or continues; the run names `command`, or else its own."""
         if self.num_ranks > 1:
             words = shlex.split(library.command(self.run))[1:]
             launch_ranks(self.num_ranks, [*words, "--device", str(device), "--threads", str(self.num_threads)])
@@ -66,6 +66,7 @@ class Training:
             device=device,
             preset=self.run.preset,
             num_threads=self.num_threads,
+            command=command or self.command(library),
         )
 
     def command(self, library: Library) -> str:
@@ -100,14 +101,15 @@ class Evaluation:
         """Whether its result is there."""
         return self.result(library) is not None
 
-    def perform(self, library: Library, device: torch.device) -> None:
-        """Evaluates."""
+    def perform(self, library: Library, device: torch.device, command: str | None = None) -> None:
+        """Evaluates; the results name `command`, or else their own."""
         evaluate_run(
             library.folder(self.run),
             self.settings,
             data_path=library.data_path(self.settings.data_set or self.run.task),
             device=device,
             num_animations=self.num_animations,
+            command=command or self.command(library),
         )
 
     def command(self, library: Library) -> str:
@@ -156,12 +158,12 @@ class Measurement:
         """Whether its result is there."""
         return self.result(library) is not None
 
-    def perform(self, library: Library, device: torch.device) -> None:
-        """Measures."""
+    def perform(self, library: Library, device: torch.device, command: str | None = None) -> None:
+        """Measures; the result names the experiment's command."""
         data = library.data_path(self.run.task)
         options = dict(self.options)
         measured = self.measure(library.folder(self.run), data, device, options)
-        write_measurement(library.folder(self.run), self.name, options, measured)
+        write_measurement(library.folder(self.run), self.name, options, measured, self.made_by or command)
 
     def command(self, library: Library) -> str:
         """The same from a shell: the experiment itself, which reuses everything else."""

@@ -45,12 +45,14 @@ def train_run(
     num_threads: int = 0,
     loggers: Sequence[str] = (),
     is_silent: bool = False,
+    command: str | None = None,
 ) -> RunFolder:
     """The finished run in `out`, begun there or continued; `torchrun` may have started several processes for it.
 
     `data` is one file, or one for each data set of `config`, in that order. Nothing is written before the data, the
     configuration and the folder have been found to fit each other. `loggers` are those of `alewm.training.loggers`;
-    they are no part of the configuration, and may change when a run goes on.
+    they are no part of the configuration, and may change when a run goes on. `command` is what provenance.json names,
+    if not the command that was typed.
     """
     paths = (data,) if isinstance(data, Path) else tuple(data)
     config = named_tasks(config, paths)
@@ -74,8 +76,9 @@ def train_run(
             print(f"updates on {device}: {trainer.acceleration}", file=sys.stderr)
         with only_writer(out) if is_first else nullcontext():
             if is_first:
-                made_from = {"preset": preset, "data": learned.sources(config), "device": str(device)}
-                folder.open(described, **made_from, processes=num_ranks(), updates=str(trainer.acceleration))
+                made_from: dict[str, Any] = {"preset": preset, "data": learned.sources(config), "device": str(device)}
+                made_from |= {"processes": num_ranks(), "updates": str(trainer.acceleration)}
+                folder.open(described, command=command, **made_from)
                 learned.save_splits(out)
             wait_for_all_ranks()  # for the folder to be there
             result = _run(trainer, out, shows_progress=is_first and not is_silent)

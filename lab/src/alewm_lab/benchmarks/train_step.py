@@ -58,7 +58,7 @@ def bench_block_variants(
 
 
 def _measured(flags: Sequence[str], *, shows: bool) -> dict[str, Any]:
-    command = [sys.executable, "-m", "alewm", "bench", "train-step", *flags]
+    command = [sys.executable, "-m", "alewm_lab", "bench", "train-step", *flags]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         said = done.stderr.strip().splitlines()
