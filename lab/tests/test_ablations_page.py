@@ -80,6 +80,9 @@ VARIANTS = {
         tiny_run="sigreg-marginal",
         paper_size="ALeWM, SIGReg, marginal, d = 192",
     ),
+    "nested dropout": Places(
+        tiny_run="nested-prefix",
+    ),
     "nested dropout, full target": Places(
         tiny_run="nested",
         paper_size="nested dropout, full target, d = 192",
@@ -152,6 +155,18 @@ def test_the_table_of_tiny_models_is_that_of_the_records(name):
     pairs = [pair for runs in zip(own, others, strict=True) for pair in zip(*runs, strict=True)]
     won, lost = pairs.count((True, False)), pairs.count((False, True))
     assert row[4] == ("–" if name == "nothing: ALeWM" else f"{won}, {lost}")
+
+
+@pytest.mark.parametrize(("pairs", "start"), [("validation", "validation"), ("test", "100-episodes")])
+def test_nested_dropout_is_scored_at_every_capacity(pairs, start):
+    section = PAGE.split("| nested dropout with every prefix imposed")[1]
+    (row,) = [row for row in rows(section) if row[0] == f"{pairs} pairs (%)"]
+    for k, shown in zip((2, 4, 8, 16, 32), row[1:], strict=True):
+        # On test pairs the prior's mode, 2, is the default.
+        imposed = "" if (pairs, k) == ("test", 2) else f"_capacity-{k}"
+        settings = f"{start}{imposed}_cem-300x10-30"
+        rates = [run.evaluations[settings]["success_rate"] for run in tiny_runs("nested dropout", SEEDS)]
+        assert shown == Spread.of(rates).percent(1)
 
 
 def published(name: str) -> dict[tuple[str, str], str]:
