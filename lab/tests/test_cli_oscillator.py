@@ -144,18 +144,6 @@ def test_a_damaged_record_is_named(alewm, study_copy):
     assert f"{record.name} does not describe the run" in done.stderr
 
 
-def test_a_full_disk_gets_a_message_not_a_traceback(alewm, study_copy):
-    """A real ENOSPC: the metrics file of a study that has one model still to train leads to /dev/full."""
-    next((study_copy / "records").iterdir()).unlink()
-    (study_copy / "metrics.jsonl").unlink()
-    (study_copy / "metrics.jsonl").symlink_to("/dev/full")
-    done = alewm(*ONE_MODEL, check=False)
-    assert done.returncode == 2
-    assert "the disk is full" in done.stderr
-    assert "repeat the command" in done.stderr
-    assert "Traceback" not in done.stderr
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -10,7 +10,8 @@ import os
 import re
 import secrets
 import sys
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -33,7 +34,7 @@ def write_text(path: Path, text: str) -> None:
 
 def write_bytes(path: Path, content: bytes, *, mode: int | None = None) -> None:
     """Replaces `path` by `content` in one step; its permissions are `mode`, or follow the umask."""
-    try:
+    with naming(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         remove_drafts(path.parent)
         with _new_draft(path.parent) as file:
@@ -51,9 +52,29 @@ def write_bytes(path: Path, content: bytes, *, mode: int | None = None) -> None:
                 draft.unlink(missing_ok=True)
                 raise
         flush_folder(path.parent)
-    except OSError as error:
-        error.filename = str(path)  # what was asked for, not its draft; a failed write names no file at all
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Around writing `path`: failures of the system become an `OSError` that names it.
+
+    A failed write names no file, a draft is not what was asked for, and HDF5 and safetensors have the system's error
+    number only in the text of exceptions of their own.
+    """
+    try:
+        yield
+    except Exception as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            error.filename, error.filename2 = str(path), None
+            raise
+        if number := _error_number(error):
+            raise OSError(number, os.strerror(number), str(path)) from error
         raise
+
+
+def _error_number(error: Exception) -> int | None:
+    found = re.search(r"\b(?:errno = |os error )(\d+)", str(error))
+    return int(found[1]) if found else None
 
 
 def remove_drafts(folder: Path) -> None:
@@ -166,5 +187,5 @@ def check_new_folder(folder: Path) -> None:
 
 def append_json_line(path: Path, value: dict[str, Any]) -> None:
     """Adds one line of JSON, whole or not at all as far as the system allows."""
-    with path.open("a") as file:
+    with naming(path), path.open("a") as file:
         file.write(json.dumps(value, allow_nan=False) + "\n")

@@ -116,8 +116,12 @@ def test_pairs_of_other_data_are_refused(shared, refused, tmp_path):
 def test_a_shared_model_has_the_success_of_its_stored_weights(trained, alewm_here, refused, monkeypatch, tmp_path):
     monkeypatch.setattr("alewm.interop.pretrained.EvaluationSettings", lambda: few_candidates())
     run = shutil.copytree(trained, tmp_path / "run")
-    printed = alewm_here("share", run, "--out", "small", "--weights", "bfloat16", "--device", "cpu", "--animations", 1)
-    assert printed.splitlines()[-1] == "small"
+    share = ("share", run, "--out", "small", "--device", "cpu", "--animations", 1)
+    assert alewm_here(*share, "--weights", "bfloat16").splitlines()[-1] == "small"
+    before = contents(tmp_path / "small")
+    alewm_here(*share, "--weights", "bfloat16")
+    assert "exists already" in refused(*share, "--weights", "float32")
+    assert contents(tmp_path / "small") == before
     result = json.loads((tmp_path / "small/result.json").read_text())
     assert result["weights"] == "bfloat16"
     assert result["training"] == json.loads((run / "result.json").read_text())["training"]

@@ -70,7 +70,7 @@ def run_command(verbs: Any, program: str, description: str) -> None:
     except MemoryError as error:
         sys.exit(_failed(program, _memory_message(error)))
     except RuntimeError as error:
-        if type(error).__name__ != "OutOfMemoryError":  # torch's, which is not imported for its name alone
+        if not _is_out_of_memory(error):
             raise
         sys.exit(_failed(program, _memory_message(error)))
     except KeyboardInterrupt:
@@ -83,13 +83,16 @@ def _failed(program: str, message: str) -> int:
     return 2
 
 
+def _is_out_of_memory(error: RuntimeError) -> bool:
+    """Whether torch says so, which is not imported for this alone: of a GPU by a type, of a CPU only in words."""
+    return type(error).__name__ == "OutOfMemoryError" or "DefaultCPUAllocator" in str(error)
+
+
 def _storage_message(error: OSError) -> str:
     where = f" {error.filename}" if error.filename else ""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return (
-            f"the disk is full, writing{where} failed. Finished parts are kept: free some space and repeat the command "
-            f"to continue."
-        )
+        kept = " ".join(["Finished parts are kept.", *getattr(error, "__notes__", ())])
+        return f"the disk is full, writing{where} failed. {kept} Free some space and repeat the command to continue."
     if error.errno in (errno.EEXIST, errno.ENOTDIR) and (file := _file_in_the_way(error.filename)):
         return f"{file} is a file, where a folder is needed. Choose another path, or move the file away."
     return f"{error.strerror or error}{where and ':'}{where}."

@@ -2,7 +2,9 @@
 
 import json
 import os
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -16,7 +18,7 @@ from alewm.data.codec import Compression
 from alewm.data.episodes import RECORD_VERSION, EncodedEpisode, encode_episode, from_bytes, to_bytes
 from alewm.data.journal import Journal, sealed, unsealed
 from alewm.errors import InputError
-from alewm.files import flush_folder
+from alewm.files import flush_folder, naming
 
 # Version 1.10 of the format has a compact chunk index (25 bytes per frame instead of 60) and opens everywhere today.
 _FORMAT = ("v110", "v110")
@@ -83,9 +85,10 @@ class StoreWriter:
         self._columns: dict[str, list[np.ndarray]] = {}
         self._frame_checksums: dict[str, list[np.ndarray]] = {}
         self._first: EncodedEpisode | None = None
-        self._file = h5py.File(self._partial, "w", libver=_FORMAT)
-        for record in self._journal.replay():
-            self._write(from_bytes(record))
+        with naming(self.path):
+            self._file = h5py.File(self._partial, "w", libver=_FORMAT)
+            for record in self._journal.replay():
+                self._write(from_bytes(record))
 
     @property
     def num_episodes(self) -> int:
@@ -100,14 +103,29 @@ class StoreWriter:
         """Add one episode that `make_record` was given, in another process for instance; returns its frames."""
         episode = from_bytes(unsealed(record))
         self._check_layout(episode)
-        self._journal.append_sealed(record)
-        self._write(episode)
+        with naming(self.path):
+            self._journal.append_sealed(record)
+            self._write(episode)
         return episode.num_frames
 
     def complete(self) -> Path:
         """Finish the file, give it its name and return that."""
         if not self._lengths:
             raise InputError(f"{self.path} would hold no episode; append at least one.")
+        with naming(self.path):
+            with _raising_what_is_only_printed():
+                self._write_index()
+                self._file.close()
+            # In this order a power cut finds the journal, or the whole file under its name.
+            with self._partial.open("rb+") as file:
+                os.fsync(file.fileno())
+            self._partial.replace(self.path)
+            flush_folder(self.path.parent)
+            self._journal.delete()
+        return self.path
+
+    def _write_index(self) -> None:
+        """Everything but the frames, which are in the file already."""
         lengths = np.array(self._lengths)
         offsets = np.concatenate([[0], np.cumsum(lengths)[:-1]])
         for name, parts in self._columns.items():
@@ -123,18 +141,11 @@ class StoreWriter:
         self._file.attrs[schema.ENCODER_ATTRIBUTE] = encoder
         self._file.attrs[schema.ATTRIBUTES_ATTRIBUTE] = attributes
         self._file.attrs[schema.TEXTS_CHECKSUM] = np.uint32(texts_checksum(attributes, encoder))
-        self._file.close()
-        # In this order a power cut finds the journal, or the whole file under its name.
-        with self._partial.open("rb+") as file:
-            os.fsync(file.fileno())
-        self._partial.replace(self.path)
-        flush_folder(self.path.parent)
-        self._journal.delete()
-        return self.path
 
     def abandon(self) -> None:
         """Let go of the files; the journal stays for the next attempt."""
-        self._file.close()
+        with suppress(Exception), _raising_what_is_only_printed():  # what could not be written is of no use any more
+            self._file.close()
         self._partial.unlink(missing_ok=True)
         self._journal.close()
 
@@ -203,6 +214,25 @@ class StoreWriter:
             track_times=False,
         )
         dataset.attrs[checksums.ATTRIBUTE] = checksums.of_values(values)
+
+
+@contextmanager
+def _raising_what_is_only_printed() -> Iterator[None]:
+    """Raises the first error of the block that could only be printed.
+
+    HDF5 keeps a part of what it is given and writes it when a data set is let go of. h5py can only print a failure
+    there: a full disk would leave a file that looks finished.
+    """
+    missed: list[BaseException] = []
+    hooks = sys.excepthook, sys.unraisablehook
+    sys.excepthook = lambda _, error, __: missed.append(error)
+    sys.unraisablehook = lambda found: missed.append(found.exc_value or RuntimeError(found.err_msg))
+    try:
+        yield
+    finally:
+        sys.excepthook, sys.unraisablehook = hooks
+    if missed:
+        raise missed[0]
 
 
 def _describe(layout: tuple[str, tuple[int, ...]] | None) -> str:

@@ -320,13 +320,23 @@ def read_lewm(path: Path) -> LeWMFiles:
 
 
 def write_lewm(folder: Path, config: dict[str, Any], state: dict[str, Tensor]) -> Path:
-    """`folder` with config.json and weights.pt, as stable-worldmodel reads them; a folder in use is refused."""
+    """`folder` with config.json and weights.pt, as stable-worldmodel reads them; one that holds others is refused."""
+    if _holds(folder, config, state):
+        return folder
     buffer = io.BytesIO()
     torch.save(state, buffer)
     with new_folder(folder) as partial:
         write_bytes(partial / WEIGHTS, buffer.getvalue())
         write_json(partial / CONFIG, config)
     return folder
+
+
+def _holds(folder: Path, config: dict[str, Any], state: dict[str, Tensor]) -> bool:
+    """Whether this very checkpoint is in `folder` already."""
+    if not (folder / CONFIG).is_file() or not (folder / WEIGHTS).is_file() or read_object(folder / CONFIG) != config:
+        return False
+    found = _read_state(folder / WEIGHTS)
+    return found.keys() == state.keys() and all(torch.equal(found[name], state[name]) for name in state)
 
 
 def _weights_path(path: Path) -> Path:

@@ -244,7 +244,7 @@ def save_pretrained(run: Path, out: Path, weights: WeightType = "float32") -> Pa
 
 def fill_pretrained(run: Path, shared: SharedRun, out: Path, weights: WeightType, *, name: str) -> None:
     """All that `run` shares, written to the empty folder `out`; `name` is the title of its card."""
-    save_weights(out / "checkpoints", shared.description, _stored(shared.model.state_dict(), weights))
+    save_weights(out / "checkpoints", shared.description, stored_weights(shared.model, weights))
     for path in (path for pattern in _COPIED for path in sorted(run.glob(pattern))):
         shutil.copyfile(path, out / path.name)
     _save_missing_pairs(run, out)
@@ -280,7 +280,9 @@ def _save_distilled(run: Path, out: Path) -> None:
         write_dynamics(out / DISTILLED / f"k{capacity}", network, description)
 
 
-def _stored(state: dict[str, Tensor], weights: WeightType) -> dict[str, Tensor]:
+def stored_weights(model: WorldModel, weights: WeightType) -> dict[str, Tensor]:
+    """The tensors of `model` as they are stored: matrices as `weights`."""
+    state: dict[str, Tensor] = model.state_dict()
     if weights == "float32":
         return state
     return {
@@ -292,8 +294,11 @@ def _stored(state: dict[str, Tensor], weights: WeightType) -> dict[str, Tensor]:
 def share_run(run: Path, out: Path, *, weights: WeightType, device: torch.device, num_animations: int = 0) -> Path:
     """The new folder `out` with the newest weights of the finished run, evaluated as they are stored there.
 
-    It appears when it is complete; an interrupted call leaves nothing under that name.
+    It appears when it is complete; an interrupted call leaves nothing under that name. A folder that holds these very
+    weights, evaluated, is left as it is.
     """
+    if _is_shared(run, out, weights):
+        return out
     check_new_folder(out)
     if "training" not in read_if_there(run / "result.json"):
         raise InputError(f"{run} is no finished run: repeat its `alewm train` command to train it to its end.")
@@ -310,3 +315,16 @@ def share_run(run: Path, out: Path, *, weights: WeightType, device: torch.device
             evaluate_run(partial, EvaluationSettings(dynamics=DISTILLED), device=device, num_animations=0)
         write_text(partial / "README.md", SharedRun.of(partial, weights).card(title, partial))
     return out
+
+
+def _is_shared(run: Path, out: Path, weights: WeightType) -> bool:
+    """Whether `out` is what an earlier call made of `run`."""
+    if not (out / "config.json").is_file() or "evaluated" not in read_if_there(out / "result.json"):
+        return False
+    asked, found = SharedRun.of(run, weights), SharedRun.of(out, weights)
+    stored, there = stored_weights(asked.model, weights), stored_weights(found.model, weights)
+    return (
+        asked.description == found.description == read_description(latest_checkpoint(out))
+        and stored.keys() == there.keys()
+        and all(torch.equal(stored[name], there[name]) for name in stored)
+    )

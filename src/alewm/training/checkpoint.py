@@ -24,6 +24,7 @@ from safetensors.torch import load_file, save_file
 
 from alewm.config import from_dict, to_dict
 from alewm.errors import InputError
+from alewm.files import naming
 from alewm.model.world_model import WorldModel, build_world_model
 from alewm.shapes import Tensor
 from alewm.training.config import RunConfig
@@ -70,9 +71,6 @@ def _write(folder: Path, description: Description, files: Mapping[str, Mapping[s
     final = folder / f"step-{description.step:08d}"
     partial = folder / f".{final.name}.partial"
     remove_leftovers(folder)
-    partial.mkdir(parents=True)
-    for name, tensors in files.items():
-        save_file(_on_cpu(tensors), partial / name)
     content: dict[str, Any] = {
         "format": FORMAT,
         "step": description.step,
@@ -80,11 +78,19 @@ def _write(folder: Path, description: Description, files: Mapping[str, Mapping[s
         "source_state": description.source_state,
         "extras": description.extras,
     }
-    content[_DIGESTS] = {name: _file_digest(partial / name) for name in files}
-    content[_DIGESTS][_DESCRIPTION] = _digest(content)
-    (partial / _DESCRIPTION).write_text(json.dumps(content, indent=2) + "\n")
-    for path in (*partial.iterdir(), partial):
-        _flush(path)
+    with naming(final):
+        try:
+            partial.mkdir(parents=True)
+            for name, tensors in files.items():
+                save_file(_on_cpu(tensors), partial / name)
+            content[_DIGESTS] = {name: _file_digest(partial / name) for name in files}
+            content[_DIGESTS][_DESCRIPTION] = _digest(content)
+            (partial / _DESCRIPTION).write_text(json.dumps(content, indent=2) + "\n")
+            for path in (*partial.iterdir(), partial):
+                _flush(path)
+        except BaseException:  # a full disk, for instance, which half a checkpoint would only keep full
+            shutil.rmtree(partial, ignore_errors=True)
+            raise
     _remove(final)
     partial.replace(final)
     _flush(folder)

@@ -1,6 +1,7 @@
 """Metrics: gathered on the device, written as JSON lines."""
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ import torch
 
 from alewm.distributed import detached_mean
 from alewm.errors import InputError
-from alewm.files import write_bytes
+from alewm.files import naming, write_bytes
 from alewm.runs.folder import read_metrics
 from alewm.shapes import Tensor
 
@@ -23,8 +24,14 @@ class Logbook:
     def append(self, record: Mapping[str, Any]) -> None:
         """Write one line."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        with self.path.open("a") as file:
+        with naming(self.path), self.path.open("a") as file:
             file.write(json.dumps(record) + "\n")
+
+    def flush(self) -> None:
+        """Put what was written onto the disk."""
+        if self.path.exists():
+            with naming(self.path), self.path.open("rb+") as file:
+                os.fsync(file.fileno())
 
     def latest(self) -> dict[str, Any]:
         """The last line of each `kind`, joined, its values named `kind/name`."""

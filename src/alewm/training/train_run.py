@@ -81,7 +81,11 @@ def train_run(
                 folder.open(described, command=command, **made_from)
                 learned.save_splits(out)
             wait_for_all_ranks()  # for the folder to be there
-            result = _run(trainer, out, shows_progress=is_first and not is_silent)
+            try:
+                result = _run(trainer, out, shows_progress=is_first and not is_silent)
+            except OSError as error:
+                error.add_note(trainer.last_saved())
+                raise
             if is_first:
                 _record(folder, result)
                 if not is_silent:

@@ -21,7 +21,6 @@ from alewm.training.checkpoint import (
     load_checkpoint,
     prune_checkpoints,
     read_description,
-    remove_leftovers,
     save_checkpoint,
 )
 from alewm.training.config import RunConfig
@@ -221,6 +220,7 @@ class Trainer:
     def _save(self) -> None:
         if this_rank() == 0:
             description = Description(self.step, self.config, self.windows.training.state_dict(), self.extras)
+            self.logbook.flush()  # first, so that no power cut keeps a checkpoint without the lines before it
             save_checkpoint(self.checkpoints, description, self.model, self.optimizer, self.streams)
             prune_checkpoints(self.checkpoints, self.config.training.keep_checkpoints)
         wait_for_all_ranks()
@@ -234,7 +234,7 @@ class Trainer:
             self.step = description.step
         wait_for_all_ranks()
         if this_rank() == 0:
-            remove_leftovers(self.checkpoints)
+            prune_checkpoints(self.checkpoints, self.config.training.keep_checkpoints)  # as a kill may have left them
             furthest_step = self.logbook.rewind(self.step)
             self._latest = self.logbook.latest()
             self._seconds = self._latest.get("train/seconds", 0.0)
@@ -251,12 +251,15 @@ class Trainer:
                 + "\nRepeat its command to continue it, or choose another folder."
             )
 
-    def _refuse(self) -> None:
+    def last_saved(self) -> str:
+        """Which checkpoint there is to go on from, in words."""
         saved = checkpoints_in(self.checkpoints)
-        last_good = f"The last good checkpoint is {saved[-1]}." if saved else "No checkpoint was written yet."
+        return f"The last good checkpoint is {saved[-1]}." if saved else "No checkpoint was written yet."
+
+    def _refuse(self) -> None:
         raise NonFiniteUpdateError(
-            f"Loss or gradient became infinite or NaN by step {self.step}; the update was not applied. {last_good} "
-            f"Check the data for extreme actions, or lower the learning rate."
+            f"Loss or gradient became infinite or NaN by step {self.step}; the update was not applied. "
+            f"{self.last_saved()} Check the data for extreme actions, or lower the learning rate."
         )
 
     def _updates(self) -> Updates:

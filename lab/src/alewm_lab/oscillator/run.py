@@ -3,6 +3,7 @@
 A study from start to finish: train, select, tabulate, draw.
 """
 
+import json
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import as_completed
@@ -34,14 +35,20 @@ def execute(
     """One record per run, in the study's order; runs whose record is in the folder already are not repeated."""
     finished = {run: record for run in study.runs if (record := _stored(folder, run)) is not None}
     missing = Study(tuple(run for run in study.runs if run not in finished))
+    # Anew, since a kill may have come between a record and its line, or cut the line.
+    write_text(folder.metrics_path, "".join(f"{json.dumps(_line(record))}\n" for record in finished.values()))
     for runs, seconds in _in_processes(missing.groups(MAX_MODELS), folder.path, jobs):
         for run in runs:
             record = _stored(folder, run)
             assert record is not None, f"the process that trained {run.name} left no record"
             finished[run] = record
-            folder.log(run=run.name, seconds=record["seconds"], r2=record["r2_by_prefix"][-1])
+            folder.log(**_line(record))
         on_done(runs, seconds)
     return [finished[run] for run in study.runs]
+
+
+def _line(record: dict[str, Any]) -> dict[str, Any]:
+    return {"run": record["name"], "seconds": record["seconds"], "r2": record["r2_by_prefix"][-1]}
 
 
 def _in_processes(
