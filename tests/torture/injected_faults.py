@@ -18,7 +18,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent)]
+sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent / "helpers")]
 
 from forked_commands import Action, Done, ForkServer  # noqa: E402
 from verbs import ENTRIES, VERBS, Verb, keep, lay_out  # noqa: E402

@@ -3,10 +3,11 @@
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 
-ALEWM = LAB = "alewm.cli.main"
-ENTRIES = (ALEWM,)
+ALEWM, LAB = "alewm.cli.main", "alewm_lab.cli.main"
+ENTRIES = (ALEWM, LAB) if find_spec("alewm_lab") else (ALEWM,)
 
 _DATA = {"two-room.h5": "data"}
 _TRAINED = {**_DATA, "two-room.splits.json": "splits", "run": "trained"}
@@ -35,7 +36,7 @@ class Verb:
     """Whether it starts others, which import everything again: each disturbance takes many seconds."""
 
 
-VERBS = (
+_VERBS = (
     Verb(
         "collect",
         ("collect", "two-room", "--episodes", "6", "--image-size", "28", "--jobs", "1", "--out", "two-room.h5"),
@@ -61,6 +62,14 @@ VERBS = (
         ("probe", "run", "--frames", "40", "--test-frames", "20", "--updates", "2", "--device", "cpu"),
         needs=_TRAINED,
     ),
+    Verb(
+        "distill",
+        (
+            *("distill", "run", "--capacity", "2", "--hidden", "8", "--horizon", "1", "--device", "cpu"),
+            *("--updates", "10", "--batch-size", "8"),
+        ),
+        needs=_TRAINED,
+    ),
     Verb("report", ("report", "run"), needs=_EVALUATED),
     Verb("share", ("share", "run", "--out", "shared", "--animations", "1", "--device", "cpu"), needs=_TRAINED),
     Verb("export-lewm", ("export-lewm", "run", "--out", "lewm"), needs=_TRAINED, makes={"lewm": "lewm"}),
@@ -76,7 +85,7 @@ VERBS = (
         makes={"results": "results"},
         entry=LAB,
     ),
-    Verb("results page", ("report", "results", "--out", "page.md"), needs={"results": "results"}, entry=LAB),
+    Verb("results", ("results", "results", "--out", "page.md"), needs={"results": "results"}, entry=LAB),
     Verb(
         "oscillator",
         ("oscillator", "--seeds", "0", "--epochs", "1", "--jobs", "1", "--out", "study"),
@@ -102,6 +111,8 @@ VERBS = (
         starts_processes=True,
     ),
 )
+
+VERBS = tuple(verb for verb in _VERBS if verb.entry in ENTRIES)
 
 
 def lay_out(verb: Verb, base: Path, root: Path) -> None:
