@@ -9,6 +9,7 @@ import h5py
 import numpy as np
 import pytest
 
+import toy_episodes
 from alewm.data import schema
 from alewm.data.codec import Compression
 from alewm.data.journal import remove_finished_journal
@@ -106,7 +107,7 @@ def test_the_time_of_writing_is_not_in_the_file(tmp_path: Path) -> None:
     first = write_tape(tmp_path / "a.h5", [30]).read_bytes()
     program = textwrap.dedent(f"""
         import sys, time
-        sys.path.insert(0, {str(Path(__file__).parent)!r})
+        sys.path.insert(0, {str(Path(toy_episodes.__file__).parent)!r})
         from pathlib import Path
         from toy_episodes import write_tape
         time.sleep(1.1)
