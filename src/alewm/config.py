@@ -17,7 +17,7 @@ class Range:
     """Finite numbers of `least` or more, below `end`."""
 
     rule: str
-    """What a field of this range is told to be, after its name."""
+    """What a message says of this range, after the field's name."""
     least: int | float = -math.inf
     end: int | float = math.inf
     excludes_least: bool = False
@@ -66,7 +66,7 @@ def ranges_of(kind: Hashable) -> dict[str, Range]:
 ConfigType = TypeVar("ConfigType")
 
 ADDED_LATER = {"added_later": True}
-"""Metadata of a field that is younger than stored runs: `to_dict` leaves it out where it has its default.
+"""Metadata of a field that was added after runs were stored: `to_dict` leaves it out where it has its default.
 
 A run stored before the field existed is then still found by its hash, and may be continued.
 """
@@ -75,17 +75,17 @@ A run stored before the field existed is then still found by its hash, and may b
 def to_dict(config: Any) -> dict[str, Any]:
     """The fields of a (nested) config dataclass as plain JSON values."""
     values: dict[str, Any] = json.loads(json.dumps(dataclasses.asdict(config)))
-    _leave_out_young_defaults(config, values)
+    _drop_late_defaults(config, values)
     return values
 
 
-def _leave_out_young_defaults(config: Any, values: dict[str, Any]) -> None:
+def _drop_late_defaults(config: Any, values: dict[str, Any]) -> None:
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
         if "added_later" in field.metadata and value == field.default:
             del values[field.name]
         elif dataclasses.is_dataclass(value):
-            _leave_out_young_defaults(value, values[field.name])
+            _drop_late_defaults(value, values[field.name])
 
 
 def from_dict(kind: type[ConfigType], values: Mapping[str, Any]) -> ConfigType:
@@ -112,14 +112,14 @@ def _revive(hint: Any, value: Any) -> Any:
     return value
 
 
-def young_defaults(kind: Any) -> dict[str, Any]:
+def late_field_defaults(kind: Any) -> dict[str, Any]:
     """The defaults that `to_dict` leaves out of configs of type `kind`, nested as it nests fields."""
     hints, defaults = get_type_hints(kind), dict[str, Any]()
     for field in dataclasses.fields(kind):
         if "added_later" in field.metadata:
             defaults[field.name] = field.default
         elif dataclasses.is_dataclass(hints[field.name]):
-            defaults[field.name] = young_defaults(hints[field.name])
+            defaults[field.name] = late_field_defaults(hints[field.name])
     return defaults
 
 

@@ -71,7 +71,7 @@ def start_ranks(device: torch.device) -> torch.device:
 
 
 def leave_ranks() -> None:
-    """Say goodbye to the other processes, where there are any."""
+    """Leave the process group, where there is one."""
     if dist.is_available() and dist.is_initialized():
         dist.destroy_process_group()
 

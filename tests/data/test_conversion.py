@@ -282,7 +282,7 @@ def test_an_image_of_more_than_eight_bits_is_refused_and_not_made_white(tmp_path
     write_images(tmp_path / "set/a", frames(0, 3))
     Image.fromarray(np.full(SIZE, 1000, dtype)).save(tmp_path / "set/a/frame1.png", "tiff")  # whatever its name says
     (tmp_path / "set/a.csv").write_text("action\n1\n2\n")
-    with pytest.raises(InputError, match=r"frame1\.png: one channel of more than 8 bits .* Scale it to 8 bits"):
+    with pytest.raises(InputError, match=r"frame1\.png: one channel of more than 8 bits .* Scale all images to 8 bits"):
         list(Recordings(tmp_path / "set")(0, [0]))
 
 

@@ -63,7 +63,7 @@ def run_command(verbs: Any, program: str, description: str) -> None:
     except InputError as error:
         sys.exit(_failed(program, str(error)))
     except BrokenPipeError:
-        # The reader of our output went away (`alewm ... | head`): nothing left to say, and nobody to say it to.
+        # The reader of our output went away (`alewm ... | head`): there is nothing left to print.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except OSError as error:
         sys.exit(_failed(program, _storage_message(error)))
@@ -109,6 +109,6 @@ def _file_in_the_way(path: str | bytes | None) -> Path | None:
 def _memory_message(error: Exception) -> str:
     first_line = (str(error) or "out of memory").splitlines()[0]
     return (
-        f"memory does not suffice. {first_line}\nFinished parts are kept. Free some memory, or choose fewer windows "
+        f"out of memory. {first_line}\nFinished parts are kept. Free some memory, or choose fewer windows "
         f"per update (--batch-size), fewer candidates (--candidates) or another --device, and repeat the command."
     )

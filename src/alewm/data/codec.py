@@ -108,7 +108,7 @@ class Compression:
                     ) from None
 
     def dataset_options(self) -> dict[str, Any]:
-        """What h5py's `create_dataset` must be told."""
+        """Arguments for h5py's `create_dataset`."""
         if self.filter == "gzip":
             return {"compression": "gzip", "compression_opts": self.used_level}
         return {"compression": ZSTD_FILTER, "compression_opts": (self.used_level,)}

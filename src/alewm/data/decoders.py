@@ -35,7 +35,7 @@ class DamagedError(ValueError):
 
 @runtime_checkable
 class Decoder(Protocol):
-    """The way back from a stored chunk."""
+    """Decodes a stored chunk."""
 
     library: str
     """Who does the work."""
@@ -44,7 +44,7 @@ class Decoder(Protocol):
     """What else there is to say of the choice; empty for nothing."""
 
     decodes_parts: bool
-    """Whether a part of a chunk is had for less than the whole."""
+    """Whether decoding a part of a chunk costs less than decoding all of it."""
 
     def decode(self, stored: memoryview, chunk_bytes: int, start: int, out: np.ndarray) -> None:
         """Write bytes `start` ... of the chunk, which has `chunk_bytes` when decoded, to `out`, uint8 [n].
@@ -69,7 +69,7 @@ class BatchDecoder(Decoder, Protocol):
 class Stored:
     """Chunks that are not compressed."""
 
-    library = "nobody"
+    library = "none"
     note = ""
     decodes_parts = True
 

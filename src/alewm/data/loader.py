@@ -42,7 +42,7 @@ class BufferPool:
         self._free: deque[Buffer] = deque()
 
     def take(self) -> Buffer:
-        """A buffer nobody uses: the one given back longest ago, else a new one."""
+        """A free buffer: the one released longest ago, else a new one."""
         if not self._free:
             return Buffer(torch.empty(self._shape, dtype=torch.uint8, pin_memory=self._pin_memory))
         buffer = self._free.popleft()
@@ -52,7 +52,7 @@ class BufferPool:
         return buffer
 
     def give_back(self, buffer: Buffer) -> None:
-        """Take `buffer` back; whoever held it is done with it."""
+        """Release `buffer` for reuse."""
         self._free.append(buffer)
 
     def give_back_after_copy(self, buffer: Buffer, device: torch.device) -> None:

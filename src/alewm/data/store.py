@@ -206,7 +206,7 @@ class EpisodeStore:
 
     @cached_property
     def columns_without_checksums(self) -> tuple[str, ...]:
-        """Columns in which damage cannot be told."""
+        """Columns without checksums, in which damage cannot be detected."""
         return tuple(name for name, column in self._columns.items() if column.checksums is None)
 
     @cached_property
@@ -282,7 +282,7 @@ class EpisodeStore:
         expected = len(np.unique(drawn // chunks[0])) * int(np.prod(per_row))
         if self.pixels.id.get_num_chunks() == expected:
             return
-        # A chunk that was never written reads as zeros: a black frame that nobody recorded.
+        # A chunk that was never written reads as zeros: a black frame that was never recorded.
         present: set[int] = set()
         self.pixels.id.chunk_iter(lambda chunk: present.add(chunk.chunk_offset[0]))
         rows = [row for row in drawn.tolist() if row - row % chunks[0] not in present]

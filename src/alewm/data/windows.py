@@ -28,7 +28,7 @@ from alewm.errors import InputError
 from alewm.shapes import Int
 
 FRAME_SKIP = 5
-"""Environment steps, and so actions, between two frames of a window, wherever nobody asks for another shape."""
+"""Environment steps, and so actions, between two frames of a window, unless another shape is asked for."""
 
 
 @dataclass(frozen=True)

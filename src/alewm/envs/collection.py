@@ -1,4 +1,4 @@
-"""Recording a task's episodes into a file, with a bar for whoever waits."""
+"""Record a task's episodes into a file, with a progress bar."""
 
 from dataclasses import dataclass, replace
 from functools import partial

@@ -17,7 +17,7 @@ import sys
 from alewm.errors import InputError
 
 VARIABLE = "MUJOCO_GL"
-"""The environment variable by which MuJoCo and dm_control are told the back end; a user's choice is respected."""
+"""The environment variable that selects the back end of MuJoCo and dm_control; a user's choice is respected."""
 
 BACK_ENDS = ("egl", "osmesa")
 """What is tried, in this order: EGL uses a graphics card where there is one, OSMesa draws in software."""
@@ -37,7 +37,7 @@ _INSTALL_SECONDS = 300.0
 
 
 def choose_back_end() -> str:
-    """The back end to draw with, also written to the environment; a probe runs only where nobody chose before."""
+    """The back end to draw with, also written to the environment; a probe runs only where none was chosen before."""
     if not os.environ.get(VARIABLE):
         working = (name for name in BACK_ENDS if works(name))
         os.environ[VARIABLE] = next(working, NONE_WORKS)

@@ -22,7 +22,7 @@ Columns = dict[str, np.ndarray]
 class Simulator(ABC):
     """One episode of a physics engine, in NumPy and float64.
 
-    The simulated world has no goal: `distance` and `columns` are told it, so that one world serves as the scene of any.
+    The simulated world has no goal: `distance` and `columns` take it as an argument, so that one world serves any goal.
     """
 
     def __init__(self) -> None:
@@ -71,7 +71,7 @@ class SimulatedVectorEnv(VectorGoalEnv):
         self._worlds = [self.simulator_class() for _ in range(num_envs)]
         self._scene = self.simulator_class()  # where goals are drawn, so that drawing one disturbs no episode
         self._goals = [world.state() for world in self._worlds]
-        self._has_goals = False  # what nobody has set ends no step early
+        self._has_goals = False  # without a goal no step ends early
 
     def state(self) -> dict[str, Tensor]:
         """The states of all worlds, column by column."""

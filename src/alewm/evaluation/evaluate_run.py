@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from alewm.config import young_defaults
+from alewm.config import late_field_defaults
 from alewm.data.store import EpisodeStore
 from alewm.devices import simulation_device
 from alewm.envs.task import Task
@@ -135,7 +135,7 @@ def agreement_with_published(
 ) -> Agreement | None:
     """The agreement with the records in `run`; None if it has none that were made in the same way.
 
-    The number of episodes may differ: an episode is planned alike whichever others there are.
+    The number of episodes may differ: the plan of an episode does not depend on the others.
     """
     result, path = run / "result.json", run / "episodes.jsonl"
     if not (result.is_file() and path.is_file()):
@@ -216,7 +216,7 @@ def evaluate_run(
     described = {**read_object(run / "config.json"), "evaluated": evaluated}
     is_own = folder.resolve() == run.resolve()
     if not is_own:
-        RunFolder(folder, young_defaults(RunConfig)).check(described)
+        RunFolder(folder, late_field_defaults(RunConfig)).check(described)
     if not is_silent:
         _warn(run, description, is_finished=is_finished)
     planning = replace(settings.planning, episodes_per_batch=EPISODES_PER_BATCH[device.type])

@@ -10,7 +10,7 @@ from alewm.shapes import Bool, Float, Tensor, UInt8
 
 
 class Unseen:
-    """A batch of goal environments whose frames nobody looks at: they are not drawn, and each is one black pixel."""
+    """A batch of goal environments that draws no frames: each frame is one black pixel."""
 
     def __init__(self, envs: GoalEnvs) -> None:
         self.reset_to, self.step = envs.reset_to, envs.step

@@ -188,7 +188,7 @@ def _stored_pairs(
 ) -> tuple[EvaluationPair, ...]:
     if split != "train":
         return load_or_draw_pairs(store, splits, per_episode=per_episode).part(split)
-    # Not stored, since no result is selected or published on them; drawn alike, so everyone meets the same.
+    # Not stored, since no result is selected or published on them; drawn with the same seed, so everyone gets the same.
     long_enough = [episode for episode in splits.train if store.lengths[episode] >= MIN_HELD_OUT_LENGTH]
     chosen = long_enough[: most_training or NUM_TEST]
     return draw_pairs(store, chosen) if per_episode == 1 else draw_several_pairs(store, chosen, per_episode)

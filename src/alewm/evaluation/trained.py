@@ -33,7 +33,7 @@ def measurement_path(run: Path, name: str) -> Path:
 
 
 def read_measurement(run: Path, name: str, options: Mapping[str, Any]) -> dict[str, Any] | None:
-    """What was found with these options, or None where nobody measured it with them."""
+    """What was measured with these options, or None if nothing was."""
     found = read_if_there(measurement_path(run, name))
     return found["measured"] if found.get("options") == _plain(options) else None
 

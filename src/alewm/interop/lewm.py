@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from alewm.config import to_dict, young_defaults
+from alewm.config import late_field_defaults, to_dict
 from alewm.data.collect import collect_command
 from alewm.data.normalize import ActionStatistics
 from alewm.data.splits import Splits, load_or_make_splits
@@ -102,7 +102,7 @@ def import_lewm(
     }
     described = {**to_dict(run_config), "imported_from": origin, "action_statistics": statistics.to_dict()}
     described["data"] = {name: value for name, value in identity.items() if name != "path"}
-    folder = RunFolder(out, young_defaults(RunConfig))
+    folder = RunFolder(out, late_field_defaults(RunConfig))
     folder.check(described)  # before a lock is put into it
     with only_writer(out):
         folder.open(described, data=identity)

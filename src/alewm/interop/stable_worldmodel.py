@@ -257,7 +257,7 @@ class ForeignWorldModel(nn.Module):
         self.eval()
 
     def encode(self, pixels: Tensor) -> Encoding:
-        """Latents of pixels [B, F, 3, Y, X] as they are stored; they also stand for features, which nobody reads."""
+        """Latents of pixels [B, F, 3, Y, X] as they are stored; they also stand for features, which are not used."""
         latents = self.model.encode({"pixels": self._normalised(pixels)})["emb"]
         expected = (*pixels.shape[:2], self.support.capacities[-1])
         if tuple(latents.shape) != expected:

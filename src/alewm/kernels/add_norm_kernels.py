@@ -1,4 +1,4 @@
-"""A residual sum with the LayerNorm that reads it, as Triton kernels there and back; `add_norm` calls them."""
+"""Triton kernels of a residual sum and the LayerNorm that reads it, forward and backward; `add_norm` launches them."""
 
 import triton
 import triton.language as tl

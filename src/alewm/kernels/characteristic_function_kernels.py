@@ -1,4 +1,4 @@
-"""The two Triton kernels of the characteristic function; `gpu` calls them."""
+"""The two Triton kernels of the characteristic function; `characteristic_function_triton` launches them."""
 
 import triton
 import triton.language as tl

@@ -1,4 +1,4 @@
-"""Attention among the tokens of one image as Triton kernels, there and back; `image_attention` calls them.
+"""Triton kernels of attention among the tokens of one image, forward and backward; `image_attention` launches them.
 
 An image has a power of two of patches and one token more. A library's kernel rounds 257 tokens up to whole tiles; here
 the patches fill theirs exactly, and the first token, which stands apart, is a vector beside them: as a key one more

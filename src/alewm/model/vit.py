@@ -24,7 +24,7 @@ def attend(
     """Every query's mixture of all values; nothing is masked.
 
     For 257 positions of width 64 in bfloat16, cuDNN's kernel takes about half the time of the one PyTorch chooses
-    (`docs/performance.md`), so it is named where it applies. Its way back adds in no fixed order, which
+    (`docs/performance.md`), so it is named where it applies. Its backward pass adds in no fixed order, which
     `torch.use_deterministic_algorithms` forbids.
     """
     if _suits_cudnn(query):
@@ -217,7 +217,7 @@ def one_after_the_other(blocks: Sequence[ViTBlock], x: Float[Tensor, "N L W"]) -
 def first_token_after(blocks: Sequence[ViTBlock], x: Float[Tensor, "N L W"]) -> Float[Tensor, "N W"]:
     """The first token after all `blocks`, each as it is written.
 
-    The last block computes only that row: the other tokens it would give are read by nobody.
+    The last block computes only that row: the other tokens are not used.
     """
     *before, last = blocks
     token: Tensor = last(one_after_the_other(before, x), 1)[:, 0]

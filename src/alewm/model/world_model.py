@@ -172,7 +172,7 @@ class WorldModel(nn.Module):
     ) -> Float[Tensor, "B width"]:
         """The first `width` coordinates of the latent after the last position, from latents zero beyond the k-th.
 
-        Equals `predict` on the zero-padded latents up to rounding, without the work on what nobody asked for.
+        Equals `predict` on the zero-padded latents up to rounding, without computing the other coordinates.
         """
         hidden = self.predictor(z, self.action_encoder(actions))[:, -1:]
         predicted: Tensor = self.prediction_projector(hidden, width)[:, 0]

@@ -30,7 +30,7 @@ def portable(value: Any) -> Any:
 def _portable_text(text: str) -> str:
     text = _ABSOLUTE.sub(r"\g<before>\g<last>", text)
     host = platform.node()
-    # A name as short as "pc" may be part of any word; nobody is identified by it.
+    # A name as short as "pc" may be part of any word, and identifies no machine.
     return re.sub(rf"\b{re.escape(host)}\b", "host", text) if len(host) > 3 and host != "localhost" else text
 
 
@@ -89,8 +89,8 @@ def code_commit(root: Path) -> str | None:
     A copy of the tree without its history has the commit that the variable ALEWM_COMMIT names.
     """
     if not (root / ".git").exists():
-        told = os.environ.get("ALEWM_COMMIT", "")
-        return told if _COMMIT.fullmatch(told) else None
+        given = os.environ.get("ALEWM_COMMIT", "")
+        return given if _COMMIT.fullmatch(given) else None
     try:
         head = _git(root, "rev-parse", "HEAD")
         changed = _git(root, "status", "--porcelain", "--", *_CODE)  # a note or a figure beside it changes no number

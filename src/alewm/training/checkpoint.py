@@ -250,7 +250,7 @@ def _read_tensors(path: Path) -> dict[str, Tensor]:
 def _check_file(path: Path) -> None:
     """Refuses a file of a checkpoint that is missing or differs from its digest."""
     if not path.is_file():
-        # Shared models come without what training goes on from: nobody should delete one for that alone.
+        # Shared models come without the state that training resumes from; that alone is no reason to delete one.
         shared = (
             ", as in shared models, which are for evaluation. Of a run of your own:" if path.name == _TRAINING else "."
         )

@@ -31,7 +31,7 @@ class DataSet:
 
     @property
     def fingerprint(self) -> str | None:
-        """Of its file; None for an imported model, whose data nobody knows."""
+        """Of its file; None for an imported model, whose data are unknown."""
         return self._known("fingerprint")
 
     @property

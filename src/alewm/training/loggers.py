@@ -24,7 +24,7 @@ _IDENTITY = ".logger-id"
 class ClientSink:
     """A `MetricSink` for a package with the calls of wandb.
 
-    These loggers only append. After an interruption, steps that they had been told of already are not told again;
+    These loggers only append. After an interruption, steps that were already logged are not logged again;
     since a repeated run repeats its steps (bit by bit on a CPU), their curves are those of an uninterrupted run.
     """
 

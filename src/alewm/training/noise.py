@@ -43,7 +43,7 @@ class RandomStreams:
         return self._generators["directions"]
 
     def generators(self) -> tuple[torch.Generator, ...]:
-        """All streams, for whoever records what draws from them."""
+        """All streams by name."""
         return tuple(self._generators.values())
 
     def draw_step(self, model: WorldModel, num_windows: int, num_positions: int, *, drops: bool) -> StepNoise:

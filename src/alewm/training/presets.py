@@ -151,7 +151,7 @@ def _tiny() -> RunConfig:
     """The real method with a small encoder on images of 28 pixels: a complete short schedule on one CPU core.
 
     Four large patches instead of many small ones, because at a given time twice the updates are worth more than
-    tokens: a patch holds at most one dot, and the width suffices to say where in it.
+    tokens: a patch holds at most one dot, and the width is enough to say where in it.
     """
     return RunConfig(
         task="two-room",

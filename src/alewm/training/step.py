@@ -19,7 +19,7 @@ from alewm.training.objective import Losses, Objective
 def repeatable(asked: bool) -> Iterator[None]:
     """Only repeatable algorithms, while it lasts and where it is asked for.
 
-    Kernels of our own add in one order anyway. Attention's way back by cuDNN does not (`model/vit.py`), and is
+    Our own kernels add in one order anyway. cuDNN's attention backward does not (`model/vit.py`), and is
     left to a kernel that does.
     """
     if not asked:
@@ -80,7 +80,7 @@ def update(
     fused: Any = optimizer
     fused.found_inf = (~is_finite).float()
     optimizer.step()
-    # Detached, so that nobody keeps this update's autograd graph alive into the next.
+    # Detached, so that this update's autograd graph is freed before the next.
     return StepResult(losses._replace(total=losses.total.detach()), total, norm, is_finite)
 
 

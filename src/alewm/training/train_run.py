@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from alewm.config import to_dict, young_defaults
+from alewm.config import late_field_defaults, to_dict
 from alewm.data.splits import SplitBy
 from alewm.distributed import (
     first_rank_first,
@@ -57,13 +57,13 @@ def train_run(
     paths = (data,) if isinstance(data, Path) else tuple(data)
     config = named_tasks(config, paths)
     check_trainable(config)
-    told = Loggers(loggers, out, to_dict(config))
+    sinks = Loggers(loggers, out, to_dict(config))
     device = start_ranks(device)
     try:
         share_of_batch(config.training.batch_size)
         with first_rank_first():
             learned = _open(paths, config, split_by)
-            folder = RunFolder(out, young_defaults(RunConfig))
+            folder = RunFolder(out, late_field_defaults(RunConfig))
             described = {**to_dict(config), "data": learned.identity()}
             folder.check(described)
         is_first = this_rank() == 0
@@ -71,7 +71,7 @@ def train_run(
             for note in learned.notes:
                 print(note, file=sys.stderr)
         windows = learned.windows(config, device, num_threads)
-        trainer = Trainer(config, windows, folder=out, device=device, extras=learned.extras(config), loggers=told)
+        trainer = Trainer(config, windows, folder=out, device=device, extras=learned.extras(config), loggers=sinks)
         if is_first and not is_silent:
             print(f"updates on {device}: {trainer.acceleration}", file=sys.stderr)
         with only_writer(out) if is_first else nullcontext():

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from alewm.config import differences, to_dict, young_defaults
+from alewm.config import differences, late_field_defaults, to_dict
 from alewm.distributed import share_of_batch, this_rank, wait_for_all_ranks
 from alewm.errors import InputError
 from alewm.model.world_model import WorldModel, build_world_model
@@ -243,7 +243,7 @@ class Trainer:
 
     def _check_same_config(self, checkpoint: Path) -> None:
         found = read_description(checkpoint).config
-        lines = differences(to_dict(self.config), to_dict(found), young_defaults(RunConfig))
+        lines = differences(to_dict(self.config), to_dict(found), late_field_defaults(RunConfig))
         if lines:
             raise InputError(
                 f"{self.checkpoints.parent} holds a run with another config:\n  "

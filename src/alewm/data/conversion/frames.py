@@ -90,7 +90,7 @@ def decode_image(content: bytes, place: str) -> np.ndarray:
                 # Pillow would cut every value at 255: a depth image would become white.
                 raise InputError(
                     f"{place}: one channel of more than 8 bits (Pillow's mode {image.mode!r}), as depth images have. "
-                    f"Scale it to 8 bits per channel first, all images alike."
+                    f"Scale all images to 8 bits per channel first, by the same factor."
                 )
             return np.array(image.convert("RGB"))
     except (UnidentifiedImageError, OSError, SyntaxError) as error:

@@ -62,7 +62,7 @@ def parquet_columns(path: Path, episode: int | None = None) -> Columns:
 
 
 def _as_array(column: Any) -> np.ndarray:
-    """Numbers as they are, lists of equal length as rows; all else as objects, for whoever wants it."""
+    """Numbers as they are, lists of equal length as rows; everything else as objects."""
     values = column.to_pylist()
     if values and isinstance(values[0], list):
         try:
@@ -88,7 +88,7 @@ def as_numbers(path: Path, name: str, values: np.ndarray, first_row: int = 0) ->
 
 
 def are_numbers(values: np.ndarray) -> bool:
-    """Whether a column that nobody asked for can be stored."""
+    """Whether an extra column can be stored."""
     if values.dtype.kind in "biuf":
         return True
     try:

@@ -1,6 +1,6 @@
 """OGBench's scene for one cube, as the library builds it, with the colours and the camera of the published pictures.
 
-OGBench's environment owns one simulated world. Here it serves any number of them: a world is MuJoCo data, lent to the
+OGBench's environment owns one simulated world. Here it serves any number of them: a world is MuJoCo data, given to the
 environment for the length of a call (`CubeScene.of`). Model, inverse kinematics and camera exist once per process.
 """
 

@@ -163,20 +163,20 @@ def _zarr_array(path: Path, files: Mapping[str, bytes], inside: str) -> np.ndarr
 def _description(path: Path, inside: str, text: bytes) -> tuple[list[int], list[int], np.dtype[Any], str | None, str]:
     """Shape, chunks, dtype, compressor and separator of an array; whatever this module cannot read is refused."""
     try:
-        told = json.loads(text)
-        shape, chunks = ([int(size) for size in told[name]] for name in ("shape", "chunks"))
-        dtype, compressor = np.dtype(told["dtype"]), (told["compressor"] or {}).get("id")
+        header = json.loads(text)
+        shape, chunks = ([int(size) for size in header[name]] for name in ("shape", "chunks"))
+        dtype, compressor = np.dtype(header["dtype"]), (header["compressor"] or {}).get("id")
         is_readable = (
-            told["zarr_format"] == 2
-            and told.get("order", "C") == "C"
-            and not told.get("filters")
+            header["zarr_format"] == 2
+            and header.get("order", "C") == "C"
+            and not header.get("filters")
             and dtype.kind in "fiu"
             and len(shape) == len(chunks) > 0
             and min(shape) >= 0
             and min(chunks) > 0
             and math.prod(chunks) * dtype.itemsize <= _MOST_CHUNK_BYTES
         )
-        separator = str(told.get("dimension_separator", "."))
+        separator = str(header.get("dimension_separator", "."))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise _damaged(path, f"{inside}/.zarray is no description of an array ({error})") from error
     if not is_readable:

@@ -125,7 +125,7 @@ def _simulate_batch(
     position, target = torch.from_numpy(sampled).to(device).unbind(1)
     noise = torch.from_numpy(drawn).to(device)
 
-    # Episodes that are over keep walking unrecorded: cheaper than regrouping, and nobody sees it.
+    # Episodes that are over keep walking unrecorded: cheaper than regrouping, and not stored.
     positions, actions = [position], []
     for step in range(max_steps):
         actions.append(noisy_heuristic(position, target, noise[:, step]))

@@ -86,7 +86,7 @@ class TwoRoomRenderer:
         starts, factors = self._axis_factors(positions.to(self.device, torch.float64))
         column, row = starts.unbind(-1)
         alpha = (factors[:, 1, :, None] * factors[:, 0, None, :]).float()
-        # The arena is grey and the dot's green and blue are 0, so two channels suffice.
+        # The arena is grey and the dot's green and blue are 0, so two channels are enough.
         kept = (1 - alpha).mul_(self._windows[row, column])
         red = alpha.mul_(255).add_(kept).to(torch.uint8)
         other = kept.to(torch.uint8)
