@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from alewm.evaluation.settings import EvaluationSettings, results_folder
+from alewm.evaluation.statistics import family_interval
 from command_line import SEARCH, contents, run_alewm
 
 KEYS = {
@@ -105,6 +106,10 @@ def test_several_pairs_per_episode_have_results_of_their_own(evaluated, alewm_he
     held_out = json.loads((run / "splits.json").read_text())["test"]
     assert [record["episode"] for record in records] == [episode for episode in held_out for _ in range(3)]
     assert len({(record["episode"], record["start_step"]) for record in records}) == result["episodes"] == 9
+    assert result["different_episodes"] == 3
+    successes = [sum(record["success"] for record in records[first : first + 3]) for first in (0, 3, 6)]
+    assert result["interval"] == list(family_interval([(part, 3) for part in successes]))
+    assert any("by 3 episodes" in line for line in said if "95 % interval" in line)
     assert len(list((run / place / "animations").glob("episode-*-from-*.gif"))) == 2
     assert (other / place / "episodes.jsonl").read_bytes() == (run / place / "episodes.jsonl").read_bytes()
     assert "--pairs-per-episode must be at least 1, got 0" in refused("evaluate", run, "--pairs-per-episode", 0)

@@ -121,6 +121,7 @@ def test_pairs_of_one_episode_draw_noise_of_their_own():
     torch.testing.assert_close(alike[0], alike[1])
     apart = evaluate(PointEnvs(), dataclasses.replace(twice, streams=(7, 8)), make_planner(), PRIOR)
     assert not torch.allclose(apart.outcome.actions[0], apart.outcome.actions[1], atol=1e-3)
+    assert apart.result["different_episodes"] == 1
     with pytest.raises(InputError, match="2 pairs, but streams has 1"):
         dataclasses.replace(twice, streams=(7,))
 

@@ -101,10 +101,11 @@ def _cells(result: Mapping[str, Any]) -> list[str]:
 
 
 def interval_in_words(result: Mapping[str, Any]) -> str:
-    """The 95 % interval of a result's success; where pairs are of copies, of how many demonstrations they are."""
+    """The 95 % interval of a result's success, and of how many demonstrations or episodes, if pairs share them."""
     low, high = result["interval"]
-    families = f", by {result['families']} demonstrations" if "families" in result else ""
-    return f"{percent(low)} to {percent(high)}{families}"
+    words = {"families": "demonstrations", "different_episodes": "episodes"}
+    shared = [f", by {result[key]} {what}" for key, what in words.items() if key in result]
+    return f"{percent(low)} to {percent(high)}{''.join(shared)}"
 
 
 def percent(rate: float | None) -> str:

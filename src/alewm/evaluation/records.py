@@ -68,17 +68,24 @@ def summarise(records: Sequence[EpisodeRecord]) -> dict[str, Any]:
     """Success over all pairs and over those not solved at the start, beside that of others on the same pairs.
 
     The others are both floors and, where they are known, the recorded actions. Rates are 0 to 1; over no episodes None.
-    Where episodes are copies of demonstrations, intervals are by demonstration, and `families` says of how many.
+    Where episodes are copies of demonstrations, intervals are by demonstration, and `families` says of how many. Where
+    episodes have several pairs, they are by episode, and `different_episodes` says of how many.
     """
     hard = [record for record in records if not record.presolved]
+    has_copies = all(record.demonstration is not None for record in records)
+    has_several = len({record.episode for record in records}) < len(records)
+
+    def together(record: EpisodeRecord) -> int | None:
+        return record.demonstration if has_copies else record.episode if has_several else None
+
     every, nontrivial = (
-        Proportion.of([r.success for r in part], [r.demonstration for r in part]) for part in (records, hard)
+        Proportion.of([r.success for r in part], [together(r) for r in part]) for part in (records, hard)
     )
     return {
         "success_rate": every.rate,
         "interval": every.interval,
         "episodes": every.trials,
-        **({"families": len(every.families)} if every.families else {}),
+        **({"families" if has_copies else "different_episodes": len(every.families)} if every.families else {}),
         "success_rate_nontrivial": nontrivial.rate,
         "interval_nontrivial": nontrivial.interval,
         "episodes_nontrivial": nontrivial.trials,
