@@ -17,7 +17,7 @@ _IMPOSED = re.compile(r"capacity-(\d+)")
 
 
 def success_cell(configuration: Configuration, name: str = "success_rate", settings: str = "") -> Cell:
-    """Success in percent: mean and SEM over seeds, or, for one seed, Wilson's interval and the words."""
+    """Success in percent: mean and SEM over seeds, or, for one seed, the interval of its pairs and the words."""
     results = configuration.evaluated(settings)
     commands = tuple(command for run in configuration.runs for command in run.commands)
     if not results or results[0][name] is None:

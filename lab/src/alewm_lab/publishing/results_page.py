@@ -28,8 +28,9 @@ _LEGEND = """\
 d is the width of the latent, λ the weight of the regularizer, s_q the selector's learning rate relative to the model's,
 α the degree of the prior. Success is the share of held-out test pairs (a start, and a goal 25 steps later in the same
 episode) that were reached within the budget; ± is the standard error over seeds, which all meet the same pairs, and one
-seed has Wilson's 95 % interval instead. It takes pairs for independent; those of Push-T are of 200 copies of 20
-demonstrations, so that there it is too narrow. "Not solved at the start" leaves out the pairs that count as reached
+seed has the 95 % interval of its pairs instead: by demonstration where records name one, else Wilson's, which takes
+pairs for independent. Records of Push-T with our own expert's data name none, so that there it is too narrow. "Not
+solved at the start" leaves out the pairs that count as reached
 before the first step. Mean capacity is the number of latent coordinates planned with, averaged over episodes, then
 seeds."""
 _PAPERS = """ The paper's figures are

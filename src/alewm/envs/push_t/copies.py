@@ -2,7 +2,7 @@
 
 The published training file is 185 of the 206 public demonstrations, each replayed 101 times. Its episodes start where
 the demonstration did, have its length, and execute its actions with Gaussian noise of unpublished strength. The actions
-are relative to wherever the pusher has come to, so nothing steers it back: in the published file it strays up to 213
+are relative to wherever the pusher has come to, so nothing steers it back: in the published file it strays up to 212
 pixels out of the arena, which noise on absolute targets cannot do.
 
 `noise_levels` is our choice of the strengths. Its one parameter was set so that the standard deviation of all actions
@@ -95,7 +95,7 @@ def noise_levels(copies: int, noise: float) -> Float[np.ndarray, " copies"]:
     """The standard deviation of the noise in each copy: 0, then rising quantiles of an exponential distribution.
 
     Its mean is `noise`. Many weak levels and a few strong ones are what the published file's figures ask for: a single
-    level with the same standard deviation of actions keeps the pusher 60 to 170 pixels nearer to the arena.
+    level with the same standard deviation of actions keeps the pusher 90 to 170 pixels nearer to the arena.
     """
     middles = (np.arange(copies - 1) + 0.5) / max(1, copies - 1)
     return np.concatenate(([0.0], -noise * np.log1p(-middles)))
