@@ -167,7 +167,7 @@ def test_unusable_data_files_are_named(refused, data, tmp_path):
     ("arguments", "message"),
     [
         (("two-room-tinny",), "Did you mean 'two-room-tiny'?"),
-        ((), "Name a preset"),
+        ((), "Name a task"),
         (("two-room-tiny", "--batch-size", 5000), "fewer than one batch"),
         (("two-room-tiny", "--steps", 0), "num_steps must be at least 1"),
         (("two-room-tiny", "--acceleration", "graph"), "Updates cannot be compiled: the device is a cpu"),
@@ -202,7 +202,9 @@ def test_event_files_are_asked_for_and_a_missing_logger_is_named_with_its_instal
 
 def test_data_must_be_named_and_presets_can_be_listed(refused, alewm_here):
     assert "--data FILE is needed" in refused("train", "two-room-tiny")
-    assert alewm_here("train", "--list").split() == list(preset_names())
+    listed = alewm_here("train", "--list").splitlines()
+    assert [line.split()[0] for line in listed] == list(preset_names())
+    assert any("two-room-192-lewm-32" in line and "--method lewm --latent 32" in line for line in listed)
 
 
 def test_a_folder_of_something_else_is_not_touched(refused, data, tmp_path):

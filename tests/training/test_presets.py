@@ -9,7 +9,15 @@ from alewm.errors import InputError
 from alewm.model.world_model import WorldModel
 from alewm.training.config import RunConfig
 from alewm.training.objective import Objective
-from alewm.training.presets import CAPACITIES, SELECTED, preset, preset_names
+from alewm.training.presets import (
+    CAPACITIES,
+    SELECTED,
+    flags_of,
+    make_preset,
+    preset,
+    preset_names,
+    resolve_preset,
+)
 
 PAPER_ROWS = """
  96 two-room 0.15 3  3
@@ -109,5 +117,34 @@ def test_the_model_of_two_data_sets_has_what_both_tasks_share_and_the_paper_s_fi
 
 
 def test_an_unknown_preset_proposes_the_nearest():
-    with pytest.raises(InputError, match=r"Unknown preset 'tworoom-192'\. Did you mean 'two-room-192'\?"):
+    with pytest.raises(InputError, match=r"Unknown task or preset 'tworoom-192'\. Did you mean 'two-room-192'\?"):
         preset("tworoom-192")
+
+
+def test_a_preset_is_a_function_of_task_width_and_method():
+    assert make_preset("two-room") == preset("two-room-192")
+    assert make_preset("two-room", 192, "lewm", 32) == preset("two-room-192-lewm-32")
+    assert make_preset("two-room", "tiny", "lewm") == preset("two-room-tiny-lewm")
+    assert make_preset("cube", 384, "nested-dropout") == preset("cube-384-nested-dropout")
+    assert make_preset("push-t", "tiny").model.action_dim == 10
+    assert make_preset("two-room", 192, "lewm", 48) == preset("two-room-192-lewm-48")
+    with pytest.raises(InputError, match="is for LeWM"):
+        make_preset("two-room", 192, "alewm", 32)
+
+
+@pytest.mark.parametrize("name", preset_names())
+def test_the_flags_that_are_listed_ask_for_the_preset(name):
+    task, *flags = flags_of(name).split()
+    options = dict(zip(flags[::2], flags[1::2], strict=True))
+    latent = int(options["--latent"]) if "--latent" in options else None
+    assert resolve_preset(task, options["--width"], options.get("--method"), latent) == name
+
+
+def test_words_that_ask_for_no_preset_are_refused():
+    assert resolve_preset("two-room") == "two-room-192"
+    assert resolve_preset("push-t", "tiny") == "push-t-tiny"
+    assert preset("push-t-tiny") == make_preset("push-t", "tiny")
+    with pytest.raises(InputError, match="names a width and a method already"):
+        resolve_preset("two-room-192", "96")
+    with pytest.raises(InputError, match="two-room"):
+        resolve_preset("two-rom")

@@ -22,8 +22,15 @@ class Train:
     `torchrun --nproc_per_node N -m alewm train ...` N processes share every batch, with the statistics of one.
     """
 
-    preset: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="PRESET")] = None
-    """A complete configuration by name, for example two-room-tiny or two-room-192; --list shows all."""
+    preset: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="TASK")] = None
+    """The task, for example two-room, with --width and --method; or a preset's name, for example two-room-tiny (--list
+    shows all)."""
+    width: Literal["tiny", "96", "192", "384"] | None = None
+    """Size of the model: tiny trains on a CPU in minutes, the others are the paper's; 192 if not given."""
+    method: Literal["alewm", "lewm", "alewm-sigreg", "nested-dropout"] | None = None
+    """What is trained: alewm, if not given, its baseline lewm, or an ablation."""
+    latent: int | None = None
+    """Coordinates of LeWM's latent, if fewer than the width has."""
     data: Annotated[tuple[Path, ...], tyro.conf.UseAppendAction] = ()
     """The episode file, from `alewm collect` or published with the same columns. Given several times, one model learns
     from all files: each has an equal share of every batch, and keeps its own splits and action statistics."""
@@ -69,16 +76,17 @@ class Train:
 
     def run(self) -> None:
         """Trains what is left of the run."""
-        from alewm.training.presets import preset, preset_names
+        from alewm.training.presets import flags_of, preset, preset_names, resolve_preset
 
         if self.list:
-            print("\n".join(preset_names()))
+            print("\n".join(f"{name:<34}  alewm train {flags_of(name)}" for name in preset_names()))
             return
         if self.preset is None:
-            raise InputError("Name a preset: alewm train PRESET --data FILE. `alewm train --list` shows all.")
+            raise InputError("Name a task: alewm train TASK --data FILE. `alewm train --list` shows all presets.")
+        name = resolve_preset(self.preset, self.width, self.method, self.latent)
         if self.threads < 0:
             raise InputError(f"--threads must not be negative, got {self.threads}; 0 means one per core.")
-        config = self._configured(preset(self.preset))
+        config = self._configured(preset(name))
         if not self.data:
             raise InputError(f"--data FILE is needed: the episodes of {config.task!r} to learn from.")
 
@@ -86,14 +94,14 @@ class Train:
         from alewm.distributed import launched_rank
         from alewm.training.train_run import train_run
 
-        out = self.out or Path("runs") / f"{self.preset}-{config.training.seed}"
+        out = self.out or Path("runs") / f"{name}-{config.training.seed}"
         device = find_device(self.device)
         train_run(
             config,
             self.data,
             out,
             device=device,
-            preset=self.preset,
+            preset=name,
             split_by=self.split,
             num_threads=self.threads,
             loggers=self.log,

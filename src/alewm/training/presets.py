@@ -1,22 +1,22 @@
-"""Named complete configurations: the paper's selected rows, its baselines, and small ones for a laptop.
+"""Complete configurations as a function of task, width and method; the paper's hyperparameters, and a tiny size.
 
-`two-room-192` is ALeWM with the paper's hyperparameters for that task and width; `two-room-192-lewm-32` is LeWM with a
-latent of 32 from the grid of the same block; `two-room-192-nested-dropout` and `two-room-192-alewm-sigreg` are the
-ablations with that row's hyperparameters. `reacher+two-room-192` learns from both tasks' files at once. Seeds of the
-paper: 3072, 3073, 3074.
+`make_preset("two-room", 192)` is ALeWM with the paper's λ, s_q and α for that task and width.
+`make_preset("two-room", 192, "lewm", 32)` is LeWM with a latent of 32 and the same encoder. A preset also has a name,
+which records use: `two-room-192`, `two-room-192-lewm-32`, `two-room-tiny`, `reacher+two-room-192`.
 """
 
+import re
 from dataclasses import replace
 from functools import cache
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from alewm.data.windows import FRAME_SKIP
-from alewm.errors import unknown_name
+from alewm.errors import InputError, unknown_name
 from alewm.model.predictor import PredictorConfig
 from alewm.model.vit import ViTConfig
 from alewm.model.world_model import SelectorConfig, WorldModelConfig
 from alewm.training.config import RunConfig, TrainingConfig
-from alewm.training.objective import ObjectiveConfig
+from alewm.training.objective import Method, ObjectiveConfig
 from alewm.training.optim import OptimConfig
 
 SEEDS = (3072, 3073, 3074)
@@ -74,32 +74,102 @@ MIXED_SELECTED = Selected(0.30, 3, -3)
 """λ and s_q as both tasks have them at width 192, since the paper names none; α as its initial q(192) = 0.837 says."""
 
 
+def make_preset(
+    task: str, width: int | str = 192, method: Method = "alewm", latent_dim: int | None = None
+) -> RunConfig:
+    """The configuration of `method` on `task` at `width`, which is `tiny`, 96, 192 or 384.
+
+    `latent_dim` is for LeWM, whose latent may be narrower.
+    """
+    base = _base(task, str(width))
+    if latent_dim is not None and method != "lewm":
+        raise InputError(f"A latent of its own ({latent_dim}) is for LeWM; {method} has the width's.")
+    if method == "lewm":
+        return as_lewm(base, _lewm_latent(base, latent_dim))
+    if method == "alewm-sigreg":
+        return as_alewm_sigreg(base)
+    return as_nested_dropout(base) if method == "nested-dropout" else base
+
+
+def preset_name(task: str, width: int | str = 192, method: Method = "alewm", latent_dim: int | None = None) -> str:
+    """The name of a preset, as records have it."""
+    name = f"{task}-{width}"
+    if method != "lewm":
+        return name if method == "alewm" else f"{name}-{method}"
+    latent = _lewm_latent(_base(task, str(width)), latent_dim)
+    return f"{name}-lewm" if str(width) == "tiny" else f"{name}-lewm-{latent}"
+
+
 def preset(name: str) -> RunConfig:
     """The configuration called `name`; an unknown name is refused, proposing the nearest."""
-    presets = _presets()
-    if name not in presets:
-        raise unknown_name("preset", name, presets)
-    return presets[name]
-
-
-def preset_names() -> tuple[str, ...]:
-    """The names of all presets, sorted."""
-    return tuple(sorted(_presets()))
+    return make_preset(*_arguments_of(name))
 
 
 @cache
-def _presets() -> dict[str, RunConfig]:
-    presets = {"two-room-tiny": _tiny(), "two-room-tiny-lewm": as_lewm(_tiny())}
-    mixed = _selected_row(MIXED[0], 192, MIXED_SELECTED)
-    presets[f"{'+'.join(MIXED)}-192"] = replace(mixed, task="+".join(MIXED))
-    for (task, width), selected in SELECTED.items():
-        row = _selected_row(task, width, selected)
-        presets[f"{task}-{width}"] = row
-        presets[f"{task}-{width}-alewm-sigreg"] = as_alewm_sigreg(row)
-        presets[f"{task}-{width}-nested-dropout"] = as_nested_dropout(row)
-        for latent_dim in CAPACITIES[width]:
-            presets[f"{task}-{width}-lewm-{latent_dim}"] = as_lewm(row, latent_dim)
-    return presets
+def preset_names() -> tuple[str, ...]:
+    """The names of the tiny pair and of the paper's configurations, sorted."""
+    names = ["two-room-tiny", "two-room-tiny-lewm", preset_name("+".join(MIXED))]
+    for task, width in SELECTED:
+        methods: tuple[Method, ...] = ("alewm", "alewm-sigreg", "nested-dropout")
+        names += [preset_name(task, width, method) for method in methods]
+        names += [preset_name(task, width, "lewm", latent_dim) for latent_dim in CAPACITIES[width]]
+    return tuple(sorted(names))
+
+
+def resolve_preset(
+    word: str, width: int | str | None = None, method: Method | None = None, latent_dim: int | None = None
+) -> str:
+    """The name of the preset that a task (`two-room`) with options, or a preset's name without options, asks for."""
+    if word in _TASKS:
+        return preset_name(word, 192 if width is None else width, method or "alewm", latent_dim)
+    if width is None and method is None and latent_dim is None:
+        _arguments_of(word)
+        return word
+    if _NAME.fullmatch(word):
+        raise InputError(f"{word} names a width and a method already; --width, --method and --latent go with a task.")
+    raise unknown_name("task", word, _TASKS)
+
+
+def flags_of(name: str) -> str:
+    """The task and options that ask for the preset called `name`: `two-room --width 192 --method lewm --latent 32`."""
+    task, width, method, latent_dim = _arguments_of(name)
+    words = [task, "--width", width, *(["--method", method] if method != "alewm" else [])]
+    return " ".join([*words, *(["--latent", str(latent_dim)] if latent_dim is not None else [])])
+
+
+_TASKS = (*ACTION_DIMS, "+".join(MIXED))
+_NAME = re.compile(
+    rf"({'|'.join(map(re.escape, _TASKS))})-(tiny|96|192|384)(?:-(lewm|alewm-sigreg|nested-dropout)(?:-(\d{{1,4}}))?)?"
+)
+
+
+def _arguments_of(name: str) -> tuple[str, str, Method, int | None]:
+    """Task, width, method and latent of the preset called `name`."""
+    found = _NAME.fullmatch(name)
+    if found is None:
+        raise unknown_name("task or preset", name, [*_TASKS, *preset_names()])
+    task, width, method, latent_dim = found.groups()
+    return task, width, cast("Method", method or "alewm"), int(latent_dim) if latent_dim else None
+
+
+def _base(task: str, width: str) -> RunConfig:
+    """ALeWM on `task` at `width`."""
+    if width == "tiny":
+        if task not in ACTION_DIMS:
+            raise unknown_name("task", task, list(ACTION_DIMS))
+        return _tiny(task)
+    sizes = [str(size) for size in CAPACITIES]
+    if width not in sizes:
+        raise unknown_name("width", width, ["tiny", *sizes])
+    if task == "+".join(MIXED) and width == "192":
+        return replace(_selected_row(MIXED[0], 192, MIXED_SELECTED), task=task)
+    if (task, int(width)) not in SELECTED:
+        raise unknown_name(f"task with a preset of width {width}", task, _TASKS)
+    return _selected_row(task, int(width), SELECTED[task, int(width)])
+
+
+def _lewm_latent(base: RunConfig, latent_dim: int | None) -> int:
+    return base.model.latent_dim if latent_dim is None else latent_dim
 
 
 def _selected_row(task: str, width: int, selected: Selected) -> RunConfig:
@@ -147,19 +217,21 @@ def as_nested_dropout(config: RunConfig) -> RunConfig:
     )
 
 
-def _tiny() -> RunConfig:
+def _tiny(task: str) -> RunConfig:
     """The real method with a small encoder on images of 28 pixels: a complete short schedule on one CPU core.
+
+    Its λ, s_q and α were chosen on Two-Room.
 
     Four large patches instead of many small ones, because at a given time twice the updates are worth more than
     tokens: a patch holds at most one dot, and the width is enough to say where in it.
     """
     return RunConfig(
-        task="two-room",
+        task=task,
         model=WorldModelConfig(
             latent_dim=32,
             capacities=(2, 4, 8, 16, 32),
             prior_degree=1.0,
-            action_dim=FRAME_SKIP * ACTION_DIMS["two-room"],
+            action_dim=FRAME_SKIP * ACTION_DIMS[task],
             projector_dim=256,
             encoder=ViTConfig(image_size=28, patch_size=14, hidden_dim=64, num_blocks=3, num_heads=2, mlp_dim=128),
             # Without dropout: the run is too short to overfit.
