@@ -363,3 +363,33 @@ def test_the_finer_evaluation_is_compared_where_both_have_it(published):
     assert row[-4] == "1000"
     assert row[-3].startswith("−40.0 (")
     assert row[-1] == "behind, one seed"
+
+
+def test_after_long_schedules_each_method_has_the_rate_that_is_best_on_validation_pairs(published):
+    """LeWM is best at the larger rate, ALeWM at the smaller one: they are compared although their rates differ."""
+    rates = {"alewm": {5e-5: 0.9, 2e-4: 0.8}, "lewm": {5e-5: 0.7, 2e-4: 0.95}}
+    for method, validated in rates.items():
+        for rate, success in validated.items():
+            name = f"{method}-{rate}"
+            config = {"training.optim.learning_rate": rate, **(LEWM if method == "lewm" else {})}
+            results = published(name, config=config, **{"training.step": 12_000})
+            published(name, evaluation="validation", success_rate=success)
+    for name, num_reached in (("alewm-5e-05", 200), ("alewm-0.0002", 0), ("lewm-5e-05", 0), ("lewm-0.0002", 150)):
+        set_episodes(results, name, success=lambda n, most=num_reached: n < most)
+    section = page_of(results).split("## Methods after long schedules")[1].split("\n## ")[0]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in section.splitlines() if "12,000" in line]
+    by_method = {row[1]: row for row in rows}
+    assert by_method["ALeWM"][3:6] == ["5e-5", "0.3", "2"]
+    assert by_method["LeWM"][3:6] == ["2e-4", "0.09", "2"]
+    assert by_method["ALeWM"][-3].startswith("+25.0 (")
+    assert by_method["ALeWM"][-1] == "ahead, one seed"
+    assert by_method["LeWM"][-3:] == ["–", "–", "–"]
+
+
+def test_configurations_that_nothing_chooses_between_are_refused(published):
+    for rate in (5e-5, 2e-4):
+        config = {"training.optim.learning_rate": rate}
+        published(f"alewm-{rate}", config=config, **{"training.step": 12_000})
+    results = published("lewm", config=LEWM, **{"training.step": 12_000})
+    with pytest.raises(InputError, match=r"none can be chosen: alewm-0\.0002, alewm-5e-05\. Evaluate them with"):
+        page_of(results)

@@ -1,22 +1,81 @@
-"""Published configurations against LeWM of the same width, on the same pairs: who is ahead, and how sure that is."""
+"""Published configurations against LeWM of the same width, on the same pairs: who is ahead, and how sure that is.
 
+`comparison_table` compares all of one scale. `long_table` has each method's best configuration of long schedules.
+"""
+
+import json
 from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from statistics import fmean
 
+from alewm.errors import InputError
 from alewm.evaluation.statistics import PairedDifference, compare_paired
-from alewm.tables import NONE, Row, Table
+from alewm.sweeps.choice import TASK_TITLES
+from alewm.tables import NONE, Row, Table, scientific
 from alewm.training.presets import LEWM_WEIGHT
-from alewm_lab.publishing.configuration_names import COLUMNS, named_columns
+from alewm_lab.publishing.configuration_names import COLUMNS, TITLES, method_of, named_columns
 from alewm_lab.publishing.published import Configuration, PublishedRun, Scale
 
 FINE = "5-per-episode"
 """The settings with 1,000 test pairs; where runs have no such evaluation, the 200 are compared."""
 
-_LEGEND = (
-    "Success minus that of LeWM, d = {width}, λ = {weight:g}, on the same test pairs. The 95 % interval is a bootstrap "
-    "over the seeds of each method and over {clusters}. p is of a sign-flip test over {clusters}, for these models "
-    "alone. Undecided means that the interval holds zero. One seed says nothing about others, and with three the "
-    "interval is rather too narrow."
+LONG_STEPS = 12_000
+"""Updates from which on methods are worth ordering; shorter schedules order nothing (docs/logbook.md)."""
+
+_HOW = (
+    "The 95 % interval is a bootstrap over the seeds of each method and over {clusters}. p is of a sign-flip test over "
+    "{clusters}, for these models alone. Undecided means that the interval holds zero. One seed says nothing about "
+    "others, and with three the interval is rather too narrow."
 )
+
+_LEGEND = "Success minus that of LeWM, d = {width}, λ = {weight:g}, on the same test pairs. " + _HOW
+
+_LONG_LEGEND = (
+    "Each method's best configuration: of those with its name and d, the one with the highest success on validation "
+    "pairs over the seeds that all have; ties go to the smaller λ, then to the smaller learning rate. Success in "
+    "percent, ± is the standard error over seeds. The paper's updates times rate are 2.8 (TwoRoom), 7.6 (PushT) and "
+    "6.9 (Reacher, OGBench-Cube). " + _HOW
+)
+
+
+@dataclass(frozen=True)
+class Compared:
+    """Two configurations on the same test pairs."""
+
+    found: PairedDifference
+    ours: list[PublishedRun]
+    theirs: list[PublishedRun]
+    num_pairs: int
+    by_demonstration: bool
+    """Whether pairs of one demonstration count together, since episodes are copies."""
+
+    @property
+    def difference(self) -> str:
+        """In points, with its interval."""
+        low, high = (f"{100 * bound:+.1f}" for bound in self.found.interval)
+        return f"{100 * self.found.difference:+.1f} ({low} to {high})".replace("-", "−")
+
+    @property
+    def reading(self) -> str:
+        """Ahead, behind or undecided."""
+        is_alone = 1 in self.found.num_seeds and self.found.verdict != "undecided"
+        return self.found.verdict + (", one seed" if is_alone else "")
+
+
+def compare(ours: Configuration, theirs: Configuration) -> Compared | None:
+    """The difference on 1,000 test pairs, or on the 200 where not both have more; None where they met other pairs."""
+    for settings in (FINE, ""):
+        first, second = ([run for run in each.runs if run.episodes.get(settings)] for each in (ours, theirs))
+        if first and second and len({tuple(_column(run, settings, "pair")) for run in (*first, *second)}) == 1:
+            outcomes = [
+                [[bool(success) for success in _column(run, settings, "success")] for run in runs]
+                for runs in (first, second)
+            ]
+            clusters = _column(first[0], settings, "demonstration")
+            are_copies = len(set(clusters)) < len(set(_column(first[0], settings, "episode")))
+            found = compare_paired(outcomes[0], outcomes[1], clusters)
+            return Compared(found, first, second, len(clusters), are_copies)
+    return None
 
 
 def comparison_table(scale: Scale, note: str) -> Table | None:
@@ -27,22 +86,80 @@ def comparison_table(scale: Scale, note: str) -> Table | None:
     width = rival.config["model"]["latent_dim"]
     others = [each for each in scale.configurations if each.config["model"]["latent_dim"] == width and each != rival]
     rows: list[Row] = []
-    are_copies = False
+    by_demonstration = False
     for named, each in zip(named_columns(others), others, strict=True):
-        for settings in (FINE, ""):
-            ours, theirs = (_evaluated(one, settings) for one in (each, rival))
-            if ours and theirs and len({tuple(_pairs(run, settings)) for run in (*ours, *theirs)}) == 1:
-                found = _compare(ours, theirs, settings)
-                are_copies |= found.num_clusters < len(set(_column(ours[0], settings, "episode")))
-                rows.append([*named, *_cells(found, ours, theirs, settings)])
-                break
+        compared = compare(each, rival)
+        if compared is not None:
+            by_demonstration |= compared.by_demonstration
+            seeds = [", ".join(str(run.seed) for run in runs) for runs in (compared.ours, compared.theirs)]
+            rows.append([*named, *seeds, str(compared.num_pairs), *_difference_cells(compared)])
     if not rows:
         return None
-    clusters = "demonstrations" if are_copies else "episodes"
     weight = rival.config["objective"]["regularizer_weight"]
     head = [*COLUMNS, "seeds", "LeWM's seeds", "pairs", "minus LeWM (points)", "p", "reading"]
+    clusters = "demonstrations" if by_demonstration else "episodes"
     caption = _LEGEND.format(width=width, weight=weight, clusters=clusters) + note
     return Table.of(f"{scale.slug}-comparison", caption, head, rows)
+
+
+def long_table(scales: Sequence[Scale]) -> Table | None:
+    """A row per task and method of long schedules, whatever their learning rates; None where LeWM meets no other."""
+    contests: dict[str, dict[str, list[Configuration]]] = {}
+    for scale in scales:
+        for each in scale.configurations:
+            if each.runs[0].steps >= LONG_STEPS and each.evaluated():
+                config = each.config
+                shared = [config["task"], each.runs[0].steps, config["training"]["batch_size"], config["data"]]
+                place = json.dumps([*shared, config["model"]["encoder"], config["model"]["latent_dim"]])
+                contests.setdefault(place, {}).setdefault(method_of(each), []).append(each)
+    rows: list[Row] = []
+    for methods in contests.values():
+        chosen = {name: _best(candidates) for name, candidates in methods.items()}
+        rival = chosen.get(TITLES["lewm"])
+        for name, each in chosen.items():
+            compared = compare(each, rival) if rival is not None and each != rival else None
+            rows.append(
+                [
+                    TASK_TITLES[each.config["task"]],
+                    name,
+                    f"{each.runs[0].steps:,}",
+                    scientific(each.runs[0].learning_rate),
+                    f"{each.config['objective']['regularizer_weight']:g}",
+                    str(len(methods[name])),
+                    each.seeds,
+                    each.spread("success_rate", FINE).percent(1) if each.evaluated(FINE) else NONE,
+                    each.spread("success_rate").percent(1),
+                    each.spread("mean_capacity").shown(1),
+                    *([NONE] * 3 if compared is None else _difference_cells(compared)),
+                ]
+            )
+    if not any(TITLES["lewm"] in methods and len(methods) > 1 for methods in contests.values()):
+        return None
+    head = ["task", "method", "updates", "rate", "λ", "chosen from", "seeds", "1,000 pairs (%)", "200 pairs (%)"]
+    head += ["mean capacity", "minus LeWM (points)", "p", "reading"]
+    clusters = "episodes (demonstrations where episodes are copies)"
+    return Table.of("long", _LONG_LEGEND.format(clusters=clusters), head, rows)
+
+
+def _best(candidates: Sequence[Configuration]) -> Configuration:
+    """The best on validation pairs; a lone one needs none."""
+    if len(candidates) == 1:
+        return candidates[0]
+    validated = [{run.seed: run for run in each.runs if "validation" in run.evaluations} for each in candidates]
+    seeds = set.intersection(*(set(runs) for runs in validated))
+    if not seeds:
+        names = ", ".join(run.run.name for each in candidates for run in each.runs)
+        raise InputError(
+            f"No seed of these runs was evaluated on validation pairs in each configuration, so none can be chosen: "
+            f"{names}. Evaluate them with --split validation and publish that."
+        )
+
+    def rank(place: int) -> tuple[float, float, float]:
+        each, runs = candidates[place], validated[place]
+        success = fmean(runs[seed].evaluations["validation"]["success_rate"] for seed in seeds)
+        return -success, each.config["objective"]["regularizer_weight"], each.runs[0].learning_rate
+
+    return candidates[min(range(len(candidates)), key=rank)]
 
 
 def _rival(scale: Scale) -> Configuration | None:
@@ -50,40 +167,15 @@ def _rival(scale: Scale) -> Configuration | None:
     known = [each for each in scale.configurations if each.config["objective"]["method"] == "lewm"]
 
     def rank(each: Configuration) -> tuple[int, bool, int]:
-        config = each.config
-        return (
-            int(config["model"]["latent_dim"]),
-            config["objective"]["regularizer_weight"] == LEWM_WEIGHT,
-            len(each.runs),
-        )
+        is_usual = each.config["objective"]["regularizer_weight"] == LEWM_WEIGHT
+        return int(each.config["model"]["latent_dim"]), is_usual, len(each.runs)
 
     return max(known, key=rank, default=None)
 
 
-def _evaluated(configuration: Configuration, settings: str) -> list[PublishedRun]:
-    return [run for run in configuration.runs if run.episodes.get(settings)]
+def _difference_cells(compared: Compared) -> list[str]:
+    return [compared.difference, f"{compared.found.p_value:.2g}", compared.reading]
 
 
 def _column(run: PublishedRun, settings: str, name: str) -> list[Hashable]:
     return [row[name] for row in run.episodes[settings]]
-
-
-def _pairs(run: PublishedRun, settings: str) -> list[Hashable]:
-    return _column(run, settings, "pair")
-
-
-def _compare(ours: Sequence[PublishedRun], theirs: Sequence[PublishedRun], settings: str) -> PairedDifference:
-    first, second = (
-        [[bool(success) for success in _column(run, settings, "success")] for run in runs] for runs in (ours, theirs)
-    )
-    return compare_paired(first, second, _column(ours[0], settings, "demonstration"))
-
-
-def _cells(
-    found: PairedDifference, ours: Sequence[PublishedRun], theirs: Sequence[PublishedRun], settings: str
-) -> list[str]:
-    low, high = (f"{100 * bound:+.1f}" for bound in found.interval)
-    seeds = [", ".join(str(run.seed) for run in runs) or NONE for runs in (ours, theirs)]
-    difference = f"{100 * found.difference:+.1f} ({low} to {high})".replace("-", "−")
-    reading = found.verdict + (", one seed" if 1 in found.num_seeds and found.verdict != "undecided" else "")
-    return [*seeds, str(len(_pairs(ours[0], settings))), difference, f"{found.p_value:.2g}", reading]

@@ -14,7 +14,7 @@ from alewm.sweeps.choice import TASK_TITLES
 from alewm.tables import scientific
 from alewm.theme import as_svg
 from alewm_lab.publishing import result_tables as tables
-from alewm_lab.publishing.comparison_table import comparison_table
+from alewm_lab.publishing.comparison_table import comparison_table, long_table
 from alewm_lab.publishing.configuration_names import backbone, full_names
 from alewm_lab.publishing.model_tables import learned_table, probes_table
 from alewm_lab.publishing.path_table import path_table
@@ -58,7 +58,9 @@ def results_page(results: Path, out: Path) -> tuple[str, list[ResultFigure]]:
     """The Markdown of a page that will be at `out`, and its figures, not drawn yet."""
     published, paper = read_results(results), tables.read_paper(results)
     figures: list[ResultFigure] = []
-    sections = [part for scale in published.scales for part in _section(scale, paper, out, figures)]
+    long = long_table(published.scales)
+    sections = [] if long is None else ["## Methods after long schedules\n", long.markdown()]
+    sections += [part for scale in published.scales for part in _section(scale, paper, out, figures)]
     sections += _oscillators(published.studies, out)
     top = _top(results, out, _LEGEND if paper is None else _LEGEND + _PAPERS)
     return "\n".join([top, _contents(sections), *sections]), figures
