@@ -1,5 +1,6 @@
 """A robot of one's own: trained on, planned with and saved as pages and messages say, without a simulator."""
 
+import json
 import re
 import shlex
 from pathlib import Path
@@ -45,6 +46,14 @@ def test_a_file_of_another_robot_is_learned_from_by_doing_what_the_refusal_says(
         advice = re.search(r"--set .*$", refused(*train), flags=re.MULTILINE)
         assert advice, "the refusal ends with what to add"
         assert alewm_here(*train, *shlex.split(advice[0])).splitlines()[-1] == name
+
+
+def test_a_file_of_another_robot_names_its_task_and_its_actions(alewm_here, tmp_path):
+    for name, attributes, task in (("arm", {"task": "my-arm"}, "my-arm"), ("nameless", {}, "nameless")):
+        record_robot(tmp_path / f"{name}.h5", **attributes)
+        alewm_here("train", "tiny", "--data", f"{name}.h5", "--out", name, *FEW)
+        config = json.loads((tmp_path / name / "config.json").read_text())
+        assert (config["task"], config["model"]["action_dim"]) == (task, 35)
 
 
 def test_the_model_is_planned_with_and_saved_without_an_environment(robot, tmp_path):

@@ -24,7 +24,7 @@ class Train:
 
     preset: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="TASK")] = None
     """The task, for example two-room, with --width and --method; or a preset's name, for example two-room-tiny (--list
-    shows all)."""
+    shows all). For data of your own: tiny, 96, 192 or 384; the task and its actions come from the file."""
     width: Literal["tiny", "96", "192", "384"] | None = None
     """Size of the model: tiny trains on a CPU in minutes, the others are the paper's; 192 if not given."""
     method: Literal["alewm", "lewm", "alewm-sigreg", "nested-dropout"] | None = None
@@ -76,17 +76,21 @@ class Train:
 
     def run(self) -> None:
         """Trains what is left of the run."""
-        from alewm.training.presets import flags_of, preset, preset_names, resolve_preset
+        from alewm.training.presets import WIDTHS, flags_of, preset, preset_names, preset_of_file, resolve_preset
 
         if self.list:
             print("\n".join(f"{name:<34}  alewm train {flags_of(name)}" for name in preset_names()))
             return
         if self.preset is None:
             raise InputError("Name a task: alewm train TASK --data FILE. `alewm train --list` shows all presets.")
-        name = resolve_preset(self.preset, self.width, self.method, self.latent)
+        if self.preset in WIDTHS and self.data:
+            name, base = preset_of_file(self.preset, self.data[0])
+        else:
+            name = resolve_preset(self.preset, self.width, self.method, self.latent)
+            base = preset(name)
         if self.threads < 0:
             raise InputError(f"--threads must not be negative, got {self.threads}; 0 means one per core.")
-        config = self._configured(preset(name))
+        config = self._configured(base)
         if not self.data:
             raise InputError(f"--data FILE is needed: the episodes of {config.task!r} to learn from.")
 

@@ -8,8 +8,10 @@ which records use: `two-room-192`, `two-room-192-lewm-32`, `two-room-tiny`, `rea
 import re
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 from typing import NamedTuple, cast
 
+from alewm.data.checks import read_label
 from alewm.data.windows import FRAME_SKIP
 from alewm.errors import InputError, unknown_name
 from alewm.model.predictor import PredictorConfig
@@ -137,6 +139,9 @@ def flags_of(name: str) -> str:
     return " ".join([*words, *(["--latent", str(latent_dim)] if latent_dim is not None else [])])
 
 
+WIDTHS = ("tiny", *map(str, CAPACITIES))
+"""The sizes a model can have."""
+
 _TASKS = (*ACTION_DIMS, "+".join(MIXED))
 _NAME = re.compile(
     rf"({'|'.join(map(re.escape, _TASKS))})-(tiny|96|192|384)(?:-(lewm|alewm-sigreg|nested-dropout)(?:-(\d{{1,4}}))?)?"
@@ -147,9 +152,24 @@ def _arguments_of(name: str) -> tuple[str, str, Method, int | None]:
     """Task, width, method and latent of the preset called `name`."""
     found = _NAME.fullmatch(name)
     if found is None:
-        raise unknown_name("task or preset", name, [*_TASKS, *preset_names()])
+        raise unknown_name("task or preset", name, [*_TASKS, "tiny", *preset_names()])
     task, width, method, latent_dim = found.groups()
     return task, width, cast("Method", method or "alewm"), int(latent_dim) if latent_dim else None
+
+
+def preset_of_file(width: str, path: Path) -> tuple[str, RunConfig]:
+    """Name and configuration of ALeWM at `width` for the data file at `path`, whose task need not be one of ours.
+
+    The task's name and the width of its actions come from the file. A file that names no task gives it its own name.
+    A task of one's own takes λ, s_q and α of Two-Room.
+    """
+    label = read_label(path)
+    task = label.task or path.stem
+    if task in ACTION_DIMS:
+        return preset_name(task, width), make_preset(task, width)
+    config = make_preset("two-room", width)
+    model = replace(config.model, action_dim=FRAME_SKIP * label.action_dim)
+    return preset_name(task, width), replace(config, task=task, model=model)
 
 
 def _base(task: str, width: str) -> RunConfig:
