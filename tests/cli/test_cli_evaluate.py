@@ -1,6 +1,7 @@
 """`alewm evaluate` and `alewm report`: results that never replace each other, and a page about them."""
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -198,3 +199,12 @@ def test_what_was_taken_for_a_run_is_named(trained, data, refused, tmp_path):
     shutil.copytree(trained, tmp_path / "damaged")
     (tmp_path / "damaged/config.json").write_text("[]")
     assert "config.json must hold a JSON object, found list" in refused("evaluate", "damaged", *SEARCH)
+
+
+def test_too_little_memory_is_a_message_and_leaves_nothing(trained, refused, tmp_path):
+    run = shutil.copytree(trained, tmp_path / "run")
+    before = contents(run)
+    said = refused("evaluate", "run", "--candidates", 10**13, "--iterations", 2, "--device", "cpu")  # no machine has it
+    assert re.search(r"out of memory\. [\d,]+\.\d GB were asked for at once\.", said)
+    assert "fewer candidates (--candidates)" in said
+    assert contents(run) == before

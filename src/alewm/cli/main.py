@@ -2,6 +2,7 @@
 
 import errno
 import os
+import re
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -107,8 +108,9 @@ def _file_in_the_way(path: str | bytes | None) -> Path | None:
 
 
 def _memory_message(error: Exception) -> str:
-    first_line = (str(error) or "out of memory").splitlines()[0]
+    asked = re.search(r"tried to allocate (\d+) bytes", str(error))  # as torch says it of a CPU, between other things
+    found = f"{int(asked[1]) / 1e9:,.1f} GB were asked for at once." if asked else str(error).partition("\n")[0]
     return (
-        f"out of memory. {first_line}\nFinished parts are kept. Free some memory, or choose fewer windows "
+        f"out of memory. {found}\nFinished parts are kept. Free some memory, or choose fewer windows "
         f"per update (--batch-size), fewer candidates (--candidates) or another --device, and repeat the command."
     )

@@ -1,10 +1,11 @@
 """What decides an evaluation, and the folder its results belong in."""
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal
 
-from alewm.config import ADDED_LATER, differences, to_dict
+from alewm.config import ADDED_LATER, differences, from_dict, to_dict
 from alewm.errors import InputError
 from alewm.evaluation.success import BUDGET
 from alewm.files import read_if_there
@@ -58,6 +59,13 @@ class EvaluationSettings:
         else:
             values["dynamics"] = Path(self.dynamics).name  # which networks they are, their hashes say
         return values
+
+    @classmethod
+    def of(cls, identity: Mapping[str, Any]) -> "EvaluationSettings":
+        """The settings whose `identity` a result has kept, among other values."""
+        known = {each.name: identity[each.name] for each in fields(cls) if each.name in identity}
+        planning = {name: value for name, value in known["planning"].items() if name != "portable_noise"}
+        return from_dict(cls, {**known, "planning": planning})
 
     def name(self) -> str:
         """A folder name that says in what these settings differ from the default ones; empty if in nothing."""

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from alewm.config import differences, from_dict
+from alewm.config import differences
 from alewm.errors import InputError
 from alewm.evaluation.records import EpisodeRecord, read_records
 from alewm.evaluation.settings import EvaluationSettings
@@ -197,8 +197,7 @@ def _evaluations(run: Path) -> list[Path]:
 
 def _settings_name(result: Row) -> str:
     """What tells an evaluation from others of its run; empty for the default settings."""
-    names = [each.name for each in dataclasses.fields(EvaluationSettings) if each.name in result["evaluated"]]
-    return from_dict(EvaluationSettings, {name: result["evaluated"][name] for name in names}).name()
+    return EvaluationSettings.of(result["evaluated"]).name()
 
 
 def _date(rows: Iterable[Row]) -> str:
