@@ -1,6 +1,8 @@
 """Dependencies between rooms go one way; this test reads the imports and keeps it so."""
 
 import ast
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -88,3 +90,10 @@ def test_the_arrows_have_no_cycle():
         ready = [room for room in MAY_IMPORT if room not in order and MAY_IMPORT[room] <= set(order)]
         assert ready, f"cycle among {set(MAY_IMPORT) - set(order)}"
         order += ready
+
+
+@pytest.mark.parametrize("user", ["alewm.evaluation.evaluate_run", "alewm.planning.planner"])
+def test_evaluating_and_planning_import_neither_the_trainer_nor_the_loss(user):
+    probe = f"import sys, {user}\nprint(*[name for name in sys.modules if name.startswith('alewm.training')])"
+    done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
+    assert not {f"alewm.training.{name}" for name in ("trainer", "objective", "step", "optim")} & {*done.stdout.split()}

@@ -10,8 +10,7 @@ from alewm.interop.lewm_format import description_of, to_lewm, write_lewm
 from alewm.model.predictor import PredictorConfig
 from alewm.model.vit import ViTConfig
 from alewm.model.world_model import WorldModelConfig, build_world_model
-from alewm.training.checkpoint import load_world_model
-from alewm.training.train_run import latest_checkpoint
+from alewm.training.checkpoint import latest_checkpoint, load_world_model
 from command_line import SEARCH, contents
 
 

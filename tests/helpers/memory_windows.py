@@ -8,9 +8,7 @@ import torch
 from alewm.model.predictor import PredictorConfig
 from alewm.model.vit import ViTConfig
 from alewm.model.world_model import SelectorConfig, WorldModelConfig
-from alewm.training.config import RunConfig, TrainingConfig
-from alewm.training.objective import ObjectiveConfig
-from alewm.training.optim import OptimConfig
+from alewm.training.config import ObjectiveConfig, OptimConfig, RunConfig, TrainingConfig
 
 SIZE = 16
 MODEL = WorldModelConfig(

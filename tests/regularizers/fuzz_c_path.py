@@ -11,8 +11,8 @@ import sys
 from collections import Counter
 
 import torch
-from address_sanitizer import FLAGS
 
+from address_sanitizer import FLAGS
 from alewm import CapacitySupport
 from alewm.errors import InputError
 from alewm.kernels import characteristic_function as dispatch

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from address_sanitizer import FUZZ_ROUNDS, run_with_address_sanitizer
 
+from address_sanitizer import FUZZ_ROUNDS, run_with_address_sanitizer
 from alewm import CapacitySupport, InputError, MixSIGReg
 from alewm.regularizers.inputs import check_distribution
 from alewm.regularizers.mix_sigreg import mix_sigreg

@@ -11,10 +11,11 @@ from alewm.data.loader import LoaderConfig, WindowLoader
 from alewm.data.normalize import ActionStatistics
 from alewm.data.store import EpisodeStore
 from alewm.envs.registry import get_task
+from alewm.model.checkpoint import checkpoints_in
 from alewm.model.vit import ViTConfig
 from alewm.planning.cem import CEMConfig
 from alewm.planning.planner import Planner, PlanningConfig
-from alewm.training.checkpoint import checkpoints_in, load_world_model
+from alewm.training.checkpoint import load_world_model
 from alewm.training.data import TrainingData
 from alewm.training.source import RunWindows
 from alewm.training.trainer import Trainer

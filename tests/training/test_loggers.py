@@ -10,7 +10,8 @@ import pytest
 import torch
 
 from alewm.errors import InputError
-from alewm.training.checkpoint import checkpoints_in, load_world_model
+from alewm.model.checkpoint import checkpoints_in
+from alewm.training.checkpoint import load_world_model
 from alewm.training.loggers import Loggers
 from alewm.training.noise import RandomStreams
 from alewm.training.source import RunWindows

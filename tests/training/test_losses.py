@@ -13,8 +13,9 @@ from alewm.model.world_model import build_world_model
 from alewm.regularizers.mix_sigreg import MixSIGReg, mix_sigreg
 from alewm.regularizers.prefix_sigreg import PrefixSIGReg
 from alewm.regularizers.sigreg import SIGReg
+from alewm.training.config import ObjectiveConfig
 from alewm.training.noise import RandomStreams, StepNoise
-from alewm.training.objective import Objective, ObjectiveConfig
+from alewm.training.objective import Objective
 from memory_windows import LEWM, MODEL, MODEL_OF, NESTED, draw_windows
 
 WINDOWS = draw_windows(12)

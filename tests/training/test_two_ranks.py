@@ -12,11 +12,13 @@ from run_squares import train_slowly
 from safetensors.torch import load_file, save_file
 
 from alewm.distributed import leave_ranks, share_of_batch, start_ranks, this_rank
+from alewm.model.checkpoint import checkpoints_in
 from alewm.model.world_model import build_world_model
-from alewm.training.checkpoint import checkpoints_in, load_world_model
+from alewm.training.checkpoint import load_world_model
+from alewm.training.config import OptimConfig
 from alewm.training.noise import RandomStreams
 from alewm.training.objective import Objective
-from alewm.training.optim import OptimConfig, build_optimizer
+from alewm.training.optim import build_optimizer
 from alewm.training.step import update
 from memory_windows import MODEL_OF, draw_windows, run_config
 

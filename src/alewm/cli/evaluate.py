@@ -100,8 +100,7 @@ class Evaluate:
 
     def _data_sets(self, run: Path) -> tuple[str, ...]:
         """The names of those to evaluate; one that is empty where the run, or the file that was given, decides."""
-        from alewm.training.checkpoint import read_description
-        from alewm.training.train_run import latest_checkpoint
+        from alewm.training.checkpoint import latest_checkpoint, read_description
 
         known = read_description(latest_checkpoint(run)).config.data_sets
         if self.task is not None or self.data is not None or len(known) == 1:

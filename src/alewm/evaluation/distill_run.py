@@ -16,6 +16,7 @@ import torch
 from alewm.config import differences, to_dict
 from alewm.errors import InputError
 from alewm.evaluation.held_out import open_own_data, own_data_path
+from alewm.model.checkpoint import weights_sha256
 from alewm.model.world_model import WorldModel
 from alewm.planning.distilled import (
     DISTILLED,
@@ -28,7 +29,7 @@ from alewm.planning.distilled import (
 from alewm.progress import Progress
 from alewm.runs.folder import only_writer
 from alewm.runs.provenance import provenance
-from alewm.training.checkpoint import load_world_model, weights_sha256
+from alewm.training.checkpoint import latest_checkpoint, load_world_model
 from alewm.training.data_sets import data_set_of
 from alewm.training.distill import (
     DistillConfig,
@@ -38,7 +39,6 @@ from alewm.training.distill import (
     open_loop_errors,
     write_dynamics,
 )
-from alewm.training.train_run import latest_checkpoint
 
 
 @dataclass(frozen=True)

@@ -33,10 +33,9 @@ from alewm.planning.search import choose_search
 from alewm.progress import Progress
 from alewm.runs.folder import RunFolder, save_tensors
 from alewm.runs.provenance import provenance
-from alewm.training.checkpoint import Description, load_world_model
+from alewm.training.checkpoint import Description, latest_checkpoint, load_world_model
 from alewm.training.config import RunConfig
 from alewm.training.data_sets import data_set_of, data_sets_of
-from alewm.training.train_run import latest_checkpoint
 
 
 def success_table(results: Mapping[str, Mapping[str, Any]]) -> str:

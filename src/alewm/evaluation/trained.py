@@ -22,9 +22,8 @@ from alewm.files import read_if_there, write_json
 from alewm.model.world_model import WorldModel
 from alewm.runs.provenance import provenance
 from alewm.shapes import Float, Int, Tensor, UInt8
-from alewm.training.checkpoint import load_world_model
+from alewm.training.checkpoint import latest_checkpoint, load_world_model
 from alewm.training.data_sets import data_set_of
-from alewm.training.train_run import latest_checkpoint
 
 
 def measurement_path(run: Path, name: str) -> Path:

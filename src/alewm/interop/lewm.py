@@ -41,11 +41,9 @@ from alewm.interop.lewm_format import (
 from alewm.model.world_model import WorldModel, WorldModelConfig, build_world_model
 from alewm.runs.folder import RunFolder, only_writer
 from alewm.shapes import Tensor
-from alewm.training.checkpoint import Description, load_world_model, save_weights
-from alewm.training.config import RunConfig
-from alewm.training.data import SPLITS
-from alewm.training.objective import ObjectiveConfig
-from alewm.training.train_run import latest_checkpoint
+from alewm.training.checkpoint import Description, latest_checkpoint, load_world_model, save_weights
+from alewm.training.config import ObjectiveConfig, RunConfig
+from alewm.training.data_sets import SPLITS
 
 
 @dataclass(frozen=True)

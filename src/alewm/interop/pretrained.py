@@ -28,22 +28,15 @@ from alewm.evaluation.evaluate_run import SHARED_AS, evaluate_run, interval_in_w
 from alewm.evaluation.held_out import NoEnvironmentError, pairs_in_data, pairs_name, save_pairs, task_of
 from alewm.evaluation.settings import EVALUATIONS, EvaluationSettings, Split
 from alewm.files import check_new_folder, read_if_there, read_json, write_json, write_text
+from alewm.model.checkpoint import checkpoints_in, weights_sha256
 from alewm.model.world_model import WorldModel
 from alewm.planning.distilled import DISTILLED, distilled_capacities, read_dynamics, read_dynamics_description
 from alewm.runs.folder import new_folder
 from alewm.runs.provenance import portable
 from alewm.shapes import Tensor
-from alewm.training.checkpoint import (
-    Description,
-    checkpoints_in,
-    load_world_model,
-    read_description,
-    save_weights,
-    weights_sha256,
-)
+from alewm.training.checkpoint import Description, latest_checkpoint, load_world_model, read_description, save_weights
 from alewm.training.data_sets import DATA_SETS, data_set_of, data_sets_of
 from alewm.training.distill import write_dynamics
-from alewm.training.train_run import latest_checkpoint
 
 _LOADING = """\
 ```python

@@ -18,16 +18,14 @@ from alewm.kernels.tiles import why_not_fused
 from alewm.model.vit import ViTConfig
 from alewm.model.world_model import WorldModel
 from alewm.shapes import Tensor
+from alewm.training.config import Acceleration, EncoderBlocks, RunConfig
 from alewm.training.step import PlainUpdates, StepResult
 
-Acceleration = Literal["auto", "none", "compile", "record", "graph"]
 UpdatePath = Literal["none", "compile", "record", "graph"]
 """What `auto` may become, and `record`: a graph of what was not compiled, for runs too short to earn compiling back."""
 
 COMPILED: Final[frozenset[UpdatePath]] = frozenset({"compile", "graph"})
 RECORDED: Final[frozenset[UpdatePath]] = frozenset({"record", "graph"})
-EncoderBlocks = Literal["auto", "plain", "fused"]
-"""How the encoder's blocks are computed: as they are written, or by kernels of our own."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +80,14 @@ class Chosen:
         else:
             with torch.compiler.set_stance("force_eager"):
                 yield
+
+
+def acceleration_of(config: RunConfig, device: torch.device) -> Chosen:
+    """How the updates of a run are executed on `device`; a path or a precision that cannot run there is refused."""
+    training = config.training
+    dtype = training.autocast_dtype(device)
+    chosen = choose_acceleration(training.acceleration, device)
+    return chosen.fusing(training.encoder_blocks, config.model.encoder, device, dtype)
 
 
 def choose_acceleration(asked: Acceleration, device: torch.device) -> Chosen:

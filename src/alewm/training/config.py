@@ -5,14 +5,102 @@ from typing import Annotated, Literal
 
 import torch
 
-from alewm.config import ADDED_LATER, AT_LEAST_1, Count, CountOrZero, check_ranges
+from alewm.capacity.prefix import TEMPERATURE
+from alewm.config import ADDED_LATER, AT_LEAST_1, Count, CountOrZero, NotNegative, Positive, Share, check_ranges
 from alewm.data.windows import WindowShape
 from alewm.devices import why_no_bfloat16
 from alewm.errors import InputError
 from alewm.model.world_model import WorldModelConfig
-from alewm.training.acceleration import Acceleration, Chosen, EncoderBlocks, choose_acceleration
-from alewm.training.objective import ObjectiveConfig, check_fit
-from alewm.training.optim import OptimConfig
+from alewm.regularizers.quadrature import Directions
+
+Method = Literal["lewm", "alewm", "alewm-sigreg", "nested-dropout"]
+LEARNS_CAPACITY = ("alewm", "alewm-sigreg")
+
+
+@dataclass(frozen=True)
+class ObjectiveConfig:
+    """What is minimised."""
+
+    method: Method = "alewm"
+    """Which composition of capacity choice and regularizer."""
+    regularizer_weight: NotNegative = 0.09
+    """Weight λ of the regularizer."""
+    num_projections: Count = 1024
+    """Random directions P of the regularizer."""
+    temperature: Positive = TEMPERATURE
+    """Temperature η of the straight-through choice."""
+    prediction_target: Literal["full", "prefix", "detached"] = "full"
+    """What is predicted: the whole next latent, its active prefix only, or the whole with no gradient beyond the
+    active prefix."""
+    marginalises_capacity: bool = False
+    """Predict at every capacity and weigh by q, instead of sampling one; costs C predictions."""
+    prior_weight: NotNegative = 0.0
+    """Weight of KL(q || prior); the paper has none."""
+    freezes_selector: bool = False
+    """Leave q where it begins, at the prior."""
+    masked_sigreg: Literal["sampled", "marginal"] = "sampled"
+    """For `alewm-sigreg`: SIGReg of the sampled masked latent, or of its mixture under q."""
+    directions: Directions = field(default="sphere", metadata=ADDED_LATER)
+    """For `alewm`: directions of MixSIGReg anywhere, as in the paper, or an equal share inside every prefix."""
+
+    def __post_init__(self) -> None:
+        check_ranges(self)
+        if self.method not in LEARNS_CAPACITY:
+            for name, default in (("marginalises_capacity", False), ("prior_weight", 0.0), ("freezes_selector", False)):
+                if getattr(self, name) != default:
+                    raise InputError(f"{name} has no effect with the method {self.method!r}, which learns no capacity.")
+        if self.method != "alewm-sigreg" and self.masked_sigreg != "sampled":
+            raise InputError(f"masked_sigreg has no effect with the method {self.method!r}.")
+        if self.method == "lewm" and self.prediction_target != "full":
+            raise InputError(
+                "prediction_target has no effect with the method 'lewm', whose prefix is the whole latent."
+            )
+        if self.method != "alewm" and self.directions != "sphere":
+            raise InputError(f"directions has no effect with the method {self.method!r}.")
+
+
+def check_fit(config: ObjectiveConfig, model: WorldModelConfig) -> None:
+    """Refuses a model that lacks what the method needs, or has what it cannot use."""
+    learns = config.method in LEARNS_CAPACITY
+    if learns != model.has_selector:
+        expected = "a selector" if learns else "no selector"
+        raise InputError(f"The method {config.method!r} needs a model with {expected} (has_selector={learns}).")
+    if model.prefixes.drawn and not learns:
+        raise InputError(
+            f"The prior 'smooth' needs a method that learns its capacity, not {config.method!r}; choose the prior "
+            f"'ranks' or 'values'."
+        )
+    if config.method == "lewm" and len(model.capacities) > 1:
+        raise InputError(
+            f"The method 'lewm' always uses the whole latent: its support is ({model.latent_dim},), "
+            f"got {model.capacities}."
+        )
+
+
+@dataclass(frozen=True)
+class OptimConfig:
+    """AdamW with a linear warm-up and a cosine decay to zero."""
+
+    learning_rate: Positive = 5e-5
+    """Peak learning rate."""
+    selector_multiplier: Positive = 1.0
+    """Factor s_q of the selector's learning rate."""
+    selector_delay: Share = field(default=0.0, metadata=ADDED_LATER)
+    """Share of all steps before the selector learns; until then q is the prior."""
+    weight_decay: NotNegative = 1e-3
+    """Decoupled weight decay, on all parameters."""
+    warmup_fraction: Share = 0.01
+    """Share of all steps over which the learning rate rises from zero."""
+    clip_norm: Positive = 1.0
+    """Largest norm of the gradient of all parameters together."""
+
+    def __post_init__(self) -> None:
+        check_ranges(self)
+
+
+Acceleration = Literal["auto", "none", "compile", "record", "graph"]
+EncoderBlocks = Literal["auto", "plain", "fused"]
+"""How the encoder's blocks are computed: as they are written, or by kernels of our own."""
 
 
 @dataclass(frozen=True)
@@ -89,13 +177,6 @@ class RunConfig:
     """What is minimised."""
     training: TrainingConfig = field(default_factory=TrainingConfig)
     """How."""
-
-    def acceleration_on(self, device: torch.device) -> Chosen:
-        """How its updates are executed there; a way or a precision that was asked for and is not there is refused."""
-        training = self.training
-        dtype = training.autocast_dtype(device)
-        chosen = choose_acceleration(training.acceleration, device)
-        return chosen.fusing(training.encoder_blocks, self.model.encoder, device, dtype)
 
     @property
     def data_sets(self) -> dict[str, str]:

@@ -18,10 +18,8 @@ from alewm.data.windows import FRAME_SKIP
 from alewm.distributed import num_ranks, this_rank
 from alewm.errors import InputError
 from alewm.training.config import RunConfig
+from alewm.training.data_sets import SPLITS
 from alewm.training.source import RunWindows, SameBatches, WindowBatch
-
-SPLITS = "splits.json"
-"""The file in a run folder that says which episodes were held out."""
 
 
 @dataclass(frozen=True)

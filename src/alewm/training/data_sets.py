@@ -10,8 +10,9 @@ from alewm.data.normalize import ActionStatistics
 from alewm.errors import InputError, unknown_name
 from alewm.training.checkpoint import Description
 from alewm.training.config import RunConfig
-from alewm.training.data import SPLITS
 
+SPLITS = "splits.json"
+"""The file in a run folder that says which episodes were held out."""
 DATA_SETS = "data_sets"
 """Where a checkpoint of several data sets keeps what it says of each; that of one says it at the top."""
 

@@ -4,8 +4,9 @@ from pathlib import Path
 from typing import Any
 
 from alewm.files import read_if_there, read_json
+from alewm.model.checkpoint import check_digests, checkpoints_in
 from alewm.model.world_model import build_world_model
-from alewm.training.checkpoint import Description, check_digests, checkpoints_in, read_description
+from alewm.training.checkpoint import Description, read_description
 from alewm.training.config import RunConfig
 from alewm.training.data_sets import DATA_SETS
 from alewm.training.logbook import Logbook

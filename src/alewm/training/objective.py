@@ -9,68 +9,20 @@
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import nn
 
-from alewm.capacity.prefix import TEMPERATURE, mask_of_choice, prefix_masks, straight_through_choice
-from alewm.config import ADDED_LATER, Count, NotNegative, Positive, check_ranges
+from alewm.capacity.prefix import mask_of_choice, prefix_masks, straight_through_choice
 from alewm.devices import at_least_float32, full_precision
-from alewm.errors import InputError
 from alewm.model.world_model import WorldModel, WorldModelConfig
 from alewm.regularizers.mix_sigreg import MixSIGReg
 from alewm.regularizers.prefix_sigreg import PrefixSIGReg
-from alewm.regularizers.quadrature import Directions
 from alewm.regularizers.sigreg import SIGReg
 from alewm.shapes import Float, Tensor
+from alewm.training.config import ObjectiveConfig, check_fit
 from alewm.training.noise import StepNoise
-
-Method = Literal["lewm", "alewm", "alewm-sigreg", "nested-dropout"]
-LEARNS_CAPACITY = ("alewm", "alewm-sigreg")
-
-
-@dataclass(frozen=True)
-class ObjectiveConfig:
-    """What is minimised."""
-
-    method: Method = "alewm"
-    """Which composition of capacity choice and regularizer."""
-    regularizer_weight: NotNegative = 0.09
-    """Weight λ of the regularizer."""
-    num_projections: Count = 1024
-    """Random directions P of the regularizer."""
-    temperature: Positive = TEMPERATURE
-    """Temperature η of the straight-through choice."""
-    prediction_target: Literal["full", "prefix", "detached"] = "full"
-    """What is predicted: the whole next latent, its active prefix only, or the whole with no gradient beyond the
-    active prefix."""
-    marginalises_capacity: bool = False
-    """Predict at every capacity and weigh by q, instead of sampling one; costs C predictions."""
-    prior_weight: NotNegative = 0.0
-    """Weight of KL(q || prior); the paper has none."""
-    freezes_selector: bool = False
-    """Leave q where it begins, at the prior."""
-    masked_sigreg: Literal["sampled", "marginal"] = "sampled"
-    """For `alewm-sigreg`: SIGReg of the sampled masked latent, or of its mixture under q."""
-    directions: Directions = field(default="sphere", metadata=ADDED_LATER)
-    """For `alewm`: directions of MixSIGReg anywhere, as in the paper, or an equal share inside every prefix."""
-
-    def __post_init__(self) -> None:
-        check_ranges(self)
-        if self.method not in LEARNS_CAPACITY:
-            for name, default in (("marginalises_capacity", False), ("prior_weight", 0.0), ("freezes_selector", False)):
-                if getattr(self, name) != default:
-                    raise InputError(f"{name} has no effect with the method {self.method!r}, which learns no capacity.")
-        if self.method != "alewm-sigreg" and self.masked_sigreg != "sampled":
-            raise InputError(f"masked_sigreg has no effect with the method {self.method!r}.")
-        if self.method == "lewm" and self.prediction_target != "full":
-            raise InputError(
-                "prediction_target has no effect with the method 'lewm', whose prefix is the whole latent."
-            )
-        if self.method != "alewm" and self.directions != "sphere":
-            raise InputError(f"directions has no effect with the method {self.method!r}.")
 
 
 class Losses(NamedTuple):
@@ -188,21 +140,3 @@ _ARGUMENTS: dict[type[nn.Module], Callable[[_Sampled], tuple[Tensor, ...]]] = {
     MixSIGReg: lambda sampled: (sampled.s, sampled.q),
     PrefixSIGReg: lambda sampled: (sampled.s, sampled.choice.detach()),
 }
-
-
-def check_fit(config: ObjectiveConfig, model: WorldModelConfig) -> None:
-    """Refuses a model that lacks what the method needs, or has what it cannot use."""
-    learns = config.method in LEARNS_CAPACITY
-    if learns != model.has_selector:
-        expected = "a selector" if learns else "no selector"
-        raise InputError(f"The method {config.method!r} needs a model with {expected} (has_selector={learns}).")
-    if model.prefixes.drawn and not learns:
-        raise InputError(
-            f"The prior 'smooth' needs a method that learns its capacity, not {config.method!r}; choose the prior "
-            f"'ranks' or 'values'."
-        )
-    if config.method == "lewm" and len(model.capacities) > 1:
-        raise InputError(
-            f"The method 'lewm' always uses the whole latent: its support is ({model.latent_dim},), "
-            f"got {model.capacities}."
-        )

@@ -1,33 +1,11 @@
 """Parameter groups, and the learning rate as a function of the step."""
 
 import math
-from dataclasses import dataclass, field
 
 import torch
 
-from alewm.config import ADDED_LATER, NotNegative, Positive, Share, check_ranges
 from alewm.model.world_model import WorldModel
-
-
-@dataclass(frozen=True)
-class OptimConfig:
-    """AdamW with a linear warm-up and a cosine decay to zero."""
-
-    learning_rate: Positive = 5e-5
-    """Peak learning rate."""
-    selector_multiplier: Positive = 1.0
-    """Factor s_q of the selector's learning rate."""
-    selector_delay: Share = field(default=0.0, metadata=ADDED_LATER)
-    """Share of all steps before the selector learns; until then q is the prior."""
-    weight_decay: NotNegative = 1e-3
-    """Decoupled weight decay, on all parameters."""
-    warmup_fraction: Share = 0.01
-    """Share of all steps over which the learning rate rises from zero."""
-    clip_norm: Positive = 1.0
-    """Largest norm of the gradient of all parameters together."""
-
-    def __post_init__(self) -> None:
-        check_ranges(self)
+from alewm.training.config import OptimConfig
 
 
 def build_optimizer(model: WorldModel, config: OptimConfig, *, on_device: bool = False) -> torch.optim.AdamW:

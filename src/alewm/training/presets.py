@@ -17,9 +17,7 @@ from alewm.errors import InputError, unknown_name
 from alewm.model.predictor import PredictorConfig
 from alewm.model.vit import ViTConfig
 from alewm.model.world_model import SelectorConfig, WorldModelConfig
-from alewm.training.config import RunConfig, TrainingConfig
-from alewm.training.objective import Method, ObjectiveConfig
-from alewm.training.optim import OptimConfig
+from alewm.training.config import Method, ObjectiveConfig, OptimConfig, RunConfig, TrainingConfig
 
 SEEDS = (3072, 3073, 3074)
 """Model seeds of the paper."""

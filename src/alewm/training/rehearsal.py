@@ -7,7 +7,7 @@ import torch
 from alewm.data.windows import WindowShape
 from alewm.model.world_model import build_world_model
 from alewm.shapes import Tensor
-from alewm.training.acceleration import RECORDED, WARM_UPS, GraphedUpdates, UpdatePath, accelerated
+from alewm.training.acceleration import RECORDED, WARM_UPS, GraphedUpdates, UpdatePath, accelerated, acceleration_of, acceleration_of
 from alewm.training.config import RunConfig
 from alewm.training.noise import RandomStreams
 from alewm.training.objective import Objective
@@ -19,7 +19,7 @@ _FRAMES = WindowShape().num_frames
 
 def rehearse(config: RunConfig, device: torch.device) -> None:
     """Compile and record the updates of a run with a model that is thrown away; nothing where nothing is compiled."""
-    chosen = config.acceleration_on(device)
+    chosen = acceleration_of(config, device)
     if chosen.path == "none":
         return
     update = updates_of(config, chosen.path, device, fused=chosen.fused)

@@ -19,10 +19,9 @@ from alewm.distributed import (
     this_rank,
     wait_for_all_ranks,
 )
-from alewm.errors import InputError
+from alewm.model.checkpoint import checkpoints_in, step_of
 from alewm.progress import Progress
-from alewm.runs.folder import RunFolder, only_writer, require_run
-from alewm.training.checkpoint import checkpoints_in, step_of
+from alewm.runs.folder import RunFolder, only_writer
 from alewm.training.config import RunConfig, check_trainable
 from alewm.training.data import TrainingData
 from alewm.training.data_sets import named_tasks
@@ -99,15 +98,6 @@ def _open(paths: Sequence[Path], config: RunConfig, split_by: SplitBy) -> Traini
     if len(paths) == 1:
         return TrainingData.open(paths[0], config, split_by)
     return MixedData.open(paths, config, split_by)
-
-
-def latest_checkpoint(run: Path) -> Path:
-    """The newest checkpoint of the run in `run`."""
-    require_run(run)
-    saved = checkpoints_in(run / "checkpoints")
-    if not saved:
-        raise InputError(f"{run} has no checkpoint yet. Repeat its `alewm train` command to train it.")
-    return saved[-1]
 
 
 def _run(trainer: Trainer, out: Path, *, shows_progress: bool) -> TrainingResult:

@@ -12,17 +12,11 @@ import torch
 from alewm.config import differences, late_field_defaults, to_dict
 from alewm.distributed import share_of_batch, this_rank, wait_for_all_ranks
 from alewm.errors import InputError
+from alewm.model.checkpoint import checkpoints_in, prune_checkpoints
 from alewm.model.world_model import WorldModel, build_world_model
 from alewm.shapes import Tensor
-from alewm.training.acceleration import RECORDED, accelerated
-from alewm.training.checkpoint import (
-    Description,
-    checkpoints_in,
-    load_checkpoint,
-    prune_checkpoints,
-    read_description,
-    save_checkpoint,
-)
+from alewm.training.acceleration import RECORDED, accelerated, acceleration_of
+from alewm.training.checkpoint import Description, load_checkpoint, read_description, save_checkpoint
 from alewm.training.config import RunConfig
 from alewm.training.diagnostics import effective_rank, masked_variance, mean_entropy, variance
 from alewm.training.logbook import Logbook, RunningMeans, q_by_capacity
@@ -83,7 +77,7 @@ class Trainer:
     ) -> None:
         training = config.training
         # What the device lacks is refused now, before anything is written.
-        self.acceleration = config.acceleration_on(device)
+        self.acceleration = acceleration_of(config, device)
         share_of_batch(training.batch_size)
         self.config, self.windows = config, windows
         self.device, self.extras = device, dict(extras or {})

@@ -21,7 +21,7 @@ from alewm.planning.search import choose_search
 from alewm.regularizers.mix_sigreg import mix_sigreg
 from alewm.regularizers.quadrature import random_directions
 from alewm.theme import panel_grid
-from alewm.training.acceleration import WARM_UPS
+from alewm.training.acceleration import WARM_UPS, acceleration_of
 from alewm.training.presets import preset
 from alewm.training.rehearsal import random_batch, updates_of
 from alewm_lab.benchmarks.timing import Sizes, median_seconds, print_line, recorded
@@ -165,7 +165,7 @@ def _training(preset_name: str, sizes: Sizes, repeats: int, where: torch.device)
     def update(name: str, batch: int) -> float:
         config = preset(name)
         config = replace(config, training=replace(config.training, batch_size=batch))
-        chosen = config.acceleration_on(where)
+        chosen = acceleration_of(config, where)
         updates = updates_of(config, chosen.path, where, fused=chosen.fused)
         call = partial(updates, *random_batch(config, batch, where))
         for _ in range(WARM_UPS + 1):  # the last of them is recorded

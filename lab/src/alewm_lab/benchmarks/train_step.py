@@ -20,8 +20,8 @@ from alewm.config import overridden
 from alewm.devices import find_device
 from alewm.errors import InputError
 from alewm.shapes import Tensor
-from alewm.training.acceleration import WARM_UPS, Acceleration, EncoderBlocks
-from alewm.training.config import RunConfig
+from alewm.training.acceleration import WARM_UPS, acceleration_of
+from alewm.training.config import Acceleration, EncoderBlocks, RunConfig
 from alewm.training.presets import preset
 from alewm.training.rehearsal import random_batch, updates_of
 from alewm.training.step import repeatable
@@ -100,7 +100,7 @@ def bench_train_step(
     config = overridden(config, {f"training.{name}": value for name, value in asked.items()})
     dtype = config.training.autocast_dtype(where)
     data = random_batch(config, batch, where)
-    chosen = config.acceleration_on(where)
+    chosen = acceleration_of(config, where)
     rows: dict[str, Row] = {}
     if reference:
         rows |= _reference_row(config, data, repeats, where)

@@ -18,7 +18,7 @@ from alewm.sweeps.run import Run
 from alewm.sweeps.work import Evaluation, Training
 from alewm.tables import NONE, Cell, Row, Table
 from alewm.theme import Draw, Series, Theme
-from alewm.training.objective import Method
+from alewm.training.config import Method
 from alewm_lab.experiments.capacity_dynamics import draw_dynamics, q_over_training
 from alewm_lab.experiments.contest import Groups
 from alewm_lab.experiments.training_path import PATH_HEAD, PATH_LEGEND, path_cells
