@@ -214,3 +214,5 @@ def test_a_proportion_is_by_family_only_where_every_family_is_known():
     assert by_family.interval == list(family_interval([(2, 2), (0, 2), (2, 2)]))
     for unknown in ((), [None] * 6, [4, 4, None, None, 9, 9]):
         assert Proportion.of(outcomes, unknown).interval == list(wilson_interval(4, 6))
+    with pytest.raises(InputError, match="6 outcomes need as many families, got 2"):
+        Proportion.of(outcomes, [4, 4])

@@ -33,7 +33,7 @@ class Collect:
     """How frames are compressed, losslessly: gzip opens everywhere; zstd is smaller and faster to read, and needs the
     extra alewm[zstd]."""
     behaviour: str | None = None
-    """What acts while recording, for tasks that have a choice; if not given, what comes nearest to published data."""
+    """What acts while recording, for tasks that have a choice; if not given, the task's first."""
     demonstrations: Path | None = None
     """Push-T: the file of human demonstrations, pusht_cchi_v7_replay.zarr (folder, zip or tar) or an npz. Noisy copies
     of them are recorded, as in the published training data."""

@@ -101,6 +101,8 @@ class Proportion:
 
         Where the family of an outcome is not known, outcomes are taken for independent.
         """
+        if families and len(families) != len(outcomes):
+            raise InputError(f"{len(outcomes)} outcomes need as many families, got {len(families)}.")
         counts: dict[int | None, tuple[int, int]] = {}
         for outcome, family in zip(outcomes, families, strict=False):
             successes, trials = counts.get(family, (0, 0))

@@ -60,7 +60,7 @@ class Results:
         return Spread.of([float(self.evaluation(run, settings)[name]) for run in runs])
 
     def interval(self, runs: Sequence[Run], settings: EvaluationSettings) -> list[float]:
-        """Wilson's interval of the pairs of the first of `runs`, for where there is no other."""
+        """The interval of the pairs of the first of `runs`, for where there is no other."""
         interval: list[float] = self.evaluation(runs[0], settings)["interval"]
         return interval
 
