@@ -107,11 +107,11 @@ def test_processes_change_nothing_and_missed_pairs_are_named(alewm_bench):
 @pytest.fixture
 def alewm_bench(tmp_path, monkeypatch, capsys):
     """Runs `alewm-lab bench true-simulator ...` in this process; its line of JSON."""
-    from alewm.cli.main import main
+    from alewm_lab.cli.main import main
 
     def run(*arguments):
         monkeypatch.chdir(tmp_path)
-        monkeypatch.setattr("sys.argv", ["alewm", "bench", "true-simulator", *map(str, arguments)])
+        monkeypatch.setattr("sys.argv", ["alewm-lab", "bench", "true-simulator", *map(str, arguments)])
         main()
         return json.loads(capsys.readouterr().out.splitlines()[-1])
 

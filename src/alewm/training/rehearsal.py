@@ -7,7 +7,7 @@ import torch
 from alewm.data.windows import WindowShape
 from alewm.model.world_model import build_world_model
 from alewm.shapes import Tensor
-from alewm.training.acceleration import RECORDED, WARM_UPS, GraphedUpdates, UpdatePath, accelerated, acceleration_of, acceleration_of
+from alewm.training.acceleration import RECORDED, WARM_UPS, GraphedUpdates, UpdatePath, accelerated, acceleration_of
 from alewm.training.config import RunConfig
 from alewm.training.noise import RandomStreams
 from alewm.training.objective import Objective
