@@ -4,7 +4,7 @@ import torch
 
 from alewm.capacity.prior import polynomial_prior, survival
 from alewm.capacity.support import CapacitySupport
-from alewm.training.diagnostics import effective_rank, masked_variance, mean_entropy, precision_gap, variance
+from alewm.training.validation import effective_rank, masked_variance, mean_entropy, precision_gap, variance
 
 
 def test_an_isotropic_latent_has_full_rank_and_a_line_has_one():

@@ -13,9 +13,9 @@ from alewm.model.world_model import WorldModel, build_world_model
 from alewm.training.checkpoint import load_world_model
 from alewm.training.noise import RandomStreams
 from alewm.training.objective import Objective
-from alewm.training.recalibration import recalibrate
 from alewm.training.source import RunWindows
 from alewm.training.trainer import Trainer, TrainingResult
+from alewm.training.validation import recalibrate
 from memory_windows import MODEL, MemoryWindows, draw_windows, run_config
 
 CPU = torch.device("cpu")

@@ -20,10 +20,10 @@ from alewm.errors import InputError
 from alewm.model.checkpoint import checkpoints_in
 from alewm.training.checkpoint import load_world_model
 from alewm.training.config import OptimConfig
-from alewm.training.diagnostics import masked_variance
 from alewm.training.optim import learning_rate_factor
 from alewm.training.source import RunWindows
 from alewm.training.trainer import NonFiniteUpdateError, Trainer
+from alewm.training.validation import masked_variance
 from memory_windows import MODEL_OF, MemoryWindows, Windows, draw_windows, run_config
 
 CPU = torch.device("cpu")

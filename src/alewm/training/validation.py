@@ -1,6 +1,7 @@
-"""A pass over held-out windows: losses, and a picture of what the model imagines.
+"""What is measured on held-out windows: losses, how the latent uses its width, and a picture of what is imagined.
 
-The picture needs no decoder: it shows the recorded frame whose latent is nearest to the imagined one.
+`recalibrate` recomputes the BatchNorm statistics with the current weights first. The picture needs no decoder: it shows
+the recorded frame whose latent is nearest to the imagined one.
 """
 
 from collections.abc import Iterable
@@ -8,13 +9,110 @@ from dataclasses import dataclass, field
 
 import torch
 
+from alewm.capacity.prior import survival
+from alewm.capacity.support import CapacitySupport
+from alewm.devices import at_least_float32
+from alewm.distributed import detached_mean
+from alewm.model.projector import BatchNorm
 from alewm.model.world_model import WorldModel
 from alewm.shapes import Float, Tensor, UInt8
-from alewm.training.diagnostics import mean_entropy, precision_gap
 from alewm.training.logbook import RunningMeans
 from alewm.training.noise import RandomStreams
 from alewm.training.objective import Losses, Objective
 from alewm.training.source import WindowBatch
+
+
+def covariance_spectrum(rows: Float[Tensor, "N D"]) -> Float[Tensor, "D"]:
+    """Eigenvalues of the covariance (divisor N) of all ranks' rows, largest first."""
+    rows = at_least_float32(rows.detach())
+    centred = rows - detached_mean(rows.mean(0))
+    covariance = detached_mean(centred.mT @ centred / len(rows))
+    ascending: Tensor = torch.linalg.eigvalsh(covariance)
+    return ascending.flip(0).clamp(min=0)  # rounding makes tiny eigenvalues negative
+
+
+def rank_of_spectrum(spectrum: Float[Tensor, "D"]) -> Float[Tensor, ""]:
+    """exp of the entropy of the normalised eigenvalues; D for an isotropic latent, 1 for a line."""
+    shares = spectrum / spectrum.sum().clamp(min=torch.finfo(spectrum.dtype).tiny)
+    rank: Tensor = torch.special.entr(shares).sum().exp()
+    return rank
+
+
+def effective_rank(s: Float[Tensor, "B F D"]) -> Float[Tensor, ""]:
+    """How many directions the latents of a batch use."""
+    return rank_of_spectrum(covariance_spectrum(s.flatten(0, 1)))
+
+
+def variance(s: Float[Tensor, "B F D"]) -> Float[Tensor, "D"]:
+    """The variance of each coordinate as it is encoded: that of what the predictor predicts, whatever masks its input.
+
+    Of a coordinate that is rarely active it is larger than the masked variance.
+    """
+    rows = at_least_float32(s.detach()).flatten(0, 1)
+    return detached_mean((rows - detached_mean(rows.mean(0))).square().mean(0))
+
+
+def masked_variance(s: Float[Tensor, "B F D"], q: Float[Tensor, "B C"], support: CapacitySupport) -> Float[Tensor, "D"]:
+    """The variance of each coordinate when a capacity drawn from q masks it, the paper's v_mix.
+
+    Where the masked latent follows its reference distribution, this equals the prior's survival probability.
+    """
+    s = at_least_float32(s.detach())
+    active = survival(q.detach().to(s.dtype), support)[:, None]
+    second = detached_mean((active * s.square()).mean((0, 1)))
+    first = detached_mean((active * s).mean((0, 1)))
+    return second - first.square()
+
+
+def mean_entropy(q: Float[Tensor, "B C"]) -> Float[Tensor, ""]:
+    """The entropy of the capacity distribution, in nats, averaged over windows."""
+    entropy: Tensor = torch.special.entr(q).sum(-1).mean()
+    return entropy
+
+
+def precision_gap(s: Float[Tensor, "B F D"], exact: Float[Tensor, "B F D"]) -> Float[Tensor, ""]:
+    """The mean square by which latents differ from those of exact arithmetic, over the variance of the latter.
+
+    A predictor's error is measured against the same variance: a gap that is not small beside it makes a model that
+    predicts well in the arithmetic of training plan badly in another.
+    """
+    exact = at_least_float32(exact.detach()).flatten(0, 1)
+    gap: Tensor = (s.detach().flatten(0, 1) - exact).square().mean() / exact.var(0, correction=0).mean()
+    return gap
+
+
+@torch.no_grad()
+def recalibrate(
+    model: WorldModel,
+    objective: Objective,
+    windows: Iterable[WindowBatch],
+    streams: RandomStreams,
+    device: torch.device,
+    *,
+    dtype: torch.dtype | None = None,
+) -> None:
+    """Set the running moments of every BatchNorm to their means over the batches of `windows`; no batch, no change.
+
+    Running moments trail the weights by about ten updates. While the learning rate is high that is far enough to spoil
+    predictions that are good with the moments of a batch. Capacities are sampled as in training, so that the moments
+    are those of the same mixture; nothing is dropped, as nothing is when a model is used.
+    """
+    norms = [module for module in model.modules() if isinstance(module, BatchNorm)]
+    usual, was_training = [norm.momentum for norm in norms], model.training
+    model.train()
+    try:
+        for number, batch in enumerate(windows, start=1):
+            for norm in norms:
+                norm.momentum = 1 / number  # the mean of all batches so far; the first replaces what was there
+            pixels, actions = batch.to(device)
+            noise = streams.draw_step(model, len(pixels), actions.shape[1], drops=False)
+            with torch.autocast(device.type, dtype=dtype, enabled=dtype is not None):
+                objective(model, pixels, actions, noise, streams.directions)
+    finally:
+        for norm, momentum in zip(norms, usual, strict=True):
+            norm.momentum = momentum
+        model.train(was_training)
+
 
 NUM_WINDOWS = 4
 """Windows in one picture."""

@@ -24,7 +24,7 @@ from alewm.sweeps.results import Drawing, Experiment, Outcome, Recipe, Results, 
 from alewm.sweeps.work import Measurement, Training
 from alewm.tables import Cell, Row, Table
 from alewm.theme import Draw, Theme, panel_grid
-from alewm.training.diagnostics import masked_variance
+from alewm.training.validation import masked_variance
 
 
 @torch.no_grad()

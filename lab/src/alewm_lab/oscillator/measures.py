@@ -12,7 +12,7 @@ import torch
 
 from alewm.capacity.prior import polynomial_prior, survival
 from alewm.shapes import Float, Tensor
-from alewm.training.diagnostics import covariance_spectrum, masked_variance, rank_of_spectrum
+from alewm.training.validation import covariance_spectrum, masked_variance, rank_of_spectrum
 from alewm_lab.oscillator.models import OscillatorModels
 from alewm_lab.oscillator.study import TRUE_FACTORS, OscillatorRun
 from alewm_lab.oscillator.training import History
