@@ -11,13 +11,16 @@ ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "alewm"
 LAB = ROOT / "lab" / "src" / "alewm_lab"
 
-FOUNDATION = {"errors", "files", "shapes", "config", "distributed", "progress", "devices", "workers", "follower"}
+FOUNDATION = {"errors", "files", "shapes", "resize", "config", "distributed", "progress", "devices", "workers"} | {
+    "follower"
+}
 METHOD = FOUNDATION | {"capacity", "regularizers", "kernels", "model", "planning"}
 # Each room may import from itself and from the rooms named here.
 MAY_IMPORT = {
     "errors": set(),
     "files": {"errors"},
     "shapes": set(),
+    "resize": {"errors", "shapes"},
     "config": {"errors"},
     "distributed": {"shapes", "errors"},
     "progress": set(),

@@ -9,11 +9,11 @@ from alewm.data.decoders import all_inflaters
 from alewm.data.frames import DecodedFrames, DownsampledFrames, MappedFrames, chunk_table
 from alewm.data.loader import LoaderConfig, WindowLoader, Windows
 from alewm.data.normalize import ActionStatistics
-from alewm.data.resize import area_downsample
 from alewm.data.store import EpisodeStore
 from alewm.data.windows import WindowShape
 from alewm.data.writer import StoreWriter
 from alewm.errors import InputError
+from alewm.resize import area_downsample
 from toy_episodes import numbers, random_episodes, write_tape
 
 LENGTHS = [30, 45, 19, 60, 25]

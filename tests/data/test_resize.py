@@ -3,8 +3,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from alewm.data.resize import area_downsample
 from alewm.errors import InputError
+from alewm.resize import area_downsample
 
 
 @given(st.integers(0, 1000), st.integers(1, 14))

@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from alewm.data.resize import area_downsample
 from alewm.envs.two_room import physics
 from alewm.envs.two_room.render import TwoRoomRenderer
+from alewm.resize import area_downsample
 
 
 @pytest.mark.parametrize("size", [28, 56, 64, 100])

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from alewm.envs.resampling import downsample
 from alewm.envs.two_room.render import PATCH_RADIUS, TwoRoomRenderer, paste_by_index, paste_by_slices
+from alewm.resize import area_downsample
 
 SIZE = 224
 
@@ -101,7 +101,7 @@ def test_an_empty_batch_gives_no_frames():
 @pytest.mark.parametrize("size", [8, 32, 56, 64, 100, 112, 223])
 def test_small_images_are_area_averages_of_the_native_one(size):
     where = torch.from_numpy(np.array([*positions(20), *CORNERS, *HALVES], np.float32))
-    assert torch.equal(TwoRoomRenderer(size)(where), downsample(TwoRoomRenderer()(where), size))
+    assert torch.equal(TwoRoomRenderer(size)(where), area_downsample(TwoRoomRenderer()(where), size))
 
 
 def test_both_ways_of_pasting_agree():

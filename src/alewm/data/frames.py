@@ -19,8 +19,8 @@ import torch
 from alewm.data import schema
 from alewm.data.checks import fault, read_by_hdf5
 from alewm.data.decoders import BatchDecoder, DamagedError, Decoder, decoder_of
-from alewm.data.resize import area_downsample, check_image_size
 from alewm.data.store import EpisodeStore
+from alewm.resize import area_downsample, check_image_size
 
 DECODED_LIMIT_BYTES = 2 * 2**30
 """Downsampled frames are kept decoded if they fit in this; otherwise each is downsampled whenever it is read."""

@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import torch
 
-from alewm.envs.resampling import downsample
 from alewm.envs.simulated import Simulator
 from alewm.errors import InputError
+from alewm.resize import area_downsample
 from alewm.shapes import UInt8
 
 
@@ -45,7 +45,7 @@ def stacked_frames(
     stacked = np.stack(frames)
     if image_size == stacked.shape[1]:
         return stacked
-    return downsample(torch.from_numpy(stacked).to(device), image_size).cpu().numpy()
+    return area_downsample(torch.from_numpy(stacked).to(device), image_size).cpu().numpy()
 
 
 class Film:

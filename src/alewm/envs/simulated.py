@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from alewm.envs.contract import VectorGoalEnv
-from alewm.envs.resampling import checked_image_size, downsample
+from alewm.resize import area_downsample, checked_image_size
 from alewm.shapes import Bool, Float, Tensor, UInt8
 
 Columns = dict[str, np.ndarray]
@@ -124,7 +124,7 @@ class SimulatedVectorEnv(VectorGoalEnv):
     def _pictures(self, frames: list[np.ndarray]) -> UInt8[Tensor, "B Y X 3"]:
         pictures = torch.from_numpy(np.stack(frames))
         if self.image_size != self.native_size:
-            pictures = downsample(pictures, self.image_size)
+            pictures = area_downsample(pictures, self.image_size)
         return pictures.to(self.device)
 
     def _stacked(self, rows: list[Columns]) -> dict[str, Tensor]:

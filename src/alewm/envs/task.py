@@ -13,8 +13,8 @@ import numpy as np
 import torch
 
 from alewm.envs.contract import GoalEnv, VectorGoalEnv
-from alewm.envs.resampling import checked_image_size
 from alewm.errors import InputError, unknown_name
+from alewm.resize import checked_image_size
 from alewm.shapes import Float
 
 GOAL_OFFSET = 25

@@ -11,7 +11,6 @@ import torch
 
 from alewm.data.normalize import ActionStatistics
 from alewm.data.pairs import load_or_draw_pairs
-from alewm.data.resize import area_downsample
 from alewm.data.splits import Splits
 from alewm.data.store import EpisodeStore
 from alewm.data.windows import WindowShape
@@ -20,6 +19,7 @@ from alewm.evaluation.closed_loop import GoalPairs
 from alewm.evaluation.held_out import open_own_data, task_of
 from alewm.files import read_if_there, write_json
 from alewm.model.world_model import WorldModel
+from alewm.resize import area_downsample
 from alewm.runs.provenance import provenance
 from alewm.shapes import Float, Int, Tensor, UInt8
 from alewm.training.checkpoint import latest_checkpoint, load_world_model

@@ -53,6 +53,6 @@ class PixelNormaliser(nn.Module):
             raise InputError(
                 f"The encoder reads square images of {self.image_size} pixels, or a whole multiple of that; got "
                 f"{height} x {width}. Average uint8 images down as training does: "
-                f"alewm.data.resize.area_downsample(torch.as_tensor(image), {self.image_size})."
+                f"alewm.resize.area_downsample(torch.as_tensor(image), {self.image_size})."
             )
         return x, factor

@@ -13,9 +13,9 @@ import numpy as np
 import torch
 from PIL import Image, UnidentifiedImageError
 
-from alewm.data.resize import area_downsample
 from alewm.errors import InputError
 from alewm.files import natural_order
+from alewm.resize import area_downsample
 
 CONVERT_INSTALL = "pip install 'alewm[convert]'"
 

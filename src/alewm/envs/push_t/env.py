@@ -48,7 +48,7 @@ class PushTEnv(GoalEnv):
     where the block is touched. The pale green T never moves; it is a mark on the table, not the goal. The goal is not
     drawn. The picture is made on a canvas of 512 pixels, the unit of all positions, and reduced by bilinear
     interpolation: `alewm.envs.push_t.render`. `image_size` gives smaller images: exact area averages of the 224-pixel
-    image (`alewm.envs.resampling`).
+    image (`alewm.resize`).
 
     ## State
     `state`, float64 [7]: pusher x, y; block x, y; block angle; pusher velocity x, y. Pixels of the canvas, x to the

@@ -10,7 +10,7 @@ from alewm.envs.push_t.physics import PushTWorld
 from alewm.envs.push_t.render import shared_renderer
 from alewm.envs.push_t.simulator import recorded_columns
 from alewm.envs.recording import full_length_episode
-from alewm.envs.resampling import downsample
+from alewm.resize import area_downsample
 from alewm.shapes import Float
 
 Act = Callable[[int, np.ndarray], np.ndarray]
@@ -55,5 +55,5 @@ def with_small_frames(
     for episode in episodes:
         if image_size != geometry.IMAGE_SIZE:
             native = torch.from_numpy(episode["pixels"]).to(device)
-            episode["pixels"] = downsample(native, image_size).cpu().numpy()
+            episode["pixels"] = area_downsample(native, image_size).cpu().numpy()
         yield episode

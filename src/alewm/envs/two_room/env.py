@@ -86,7 +86,7 @@ class TwoRoomEnv(GoalEnv):
     target. White floor; black frame (lines of 4 pixels, 10 to 13 and 210 to 213, run to the image's edges) and wall
     (columns 107 to 117) with a door (rows 35 to 63); the dot is a red Gaussian of standard deviation 7. The target
     is not drawn. `image_size` gives smaller images of the same arena: exact area averages of the 224-pixel drawing
-    (`alewm.envs.resampling`); states, actions and distances stay in native pixels. How exactly a frame is computed:
+    (`alewm.resize`); states, actions and distances stay in native pixels. How exactly a frame is computed:
     `alewm.envs.two_room.render`.
 
     ## State

@@ -21,8 +21,8 @@ import math
 
 import torch
 
-from alewm.envs.resampling import area_average, area_weights, checked_image_size, granule
 from alewm.envs.two_room import physics
+from alewm.resize import area_average, area_weights, checked_image_size, granule
 from alewm.shapes import Float, Int, Tensor, UInt8
 
 PATCH_RADIUS = 41
