@@ -16,7 +16,7 @@ from alewm.data.store import EpisodeStore
 from alewm.errors import InputError
 from toy_episodes import HELD_EPISODE, forgetful_episodes, random_episodes
 
-HERE = Path(__file__).parent
+HELPERS = Path(__file__).parents[1] / "helpers"
 
 
 def test_the_file_holds_the_episodes_of_the_source_in_order(tmp_path: Path) -> None:
@@ -40,7 +40,7 @@ def test_workers_and_tasks_do_not_change_the_bytes(tmp_path: Path) -> None:
 def collecting(path: Path) -> subprocess.Popen[bytes]:
     program = textwrap.dedent(f"""
         import sys
-        sys.path.insert(0, {str(HERE)!r})
+        sys.path.insert(0, {str(HELPERS)!r})
         from alewm.data.collect import collect
         from toy_episodes import worker_that_tells_its_process
         source = worker_that_tells_its_process
