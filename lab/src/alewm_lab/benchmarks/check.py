@@ -15,6 +15,7 @@ from alewm.kernels.tiles import why_not_fused
 from alewm.model.vit import ViTBlock, attend, one_after_the_other
 from alewm.model.world_model import build_world_model
 from alewm.planning.cem import CEMConfig
+from alewm.planning.distilled import DistilledDynamics, DistilledModel, DynamicsConfig
 from alewm.planning.search import SearchSettings, plan_group
 from alewm.regularizers.mix_sigreg import mix_sigreg
 from alewm.regularizers.quadrature import random_directions
@@ -210,6 +211,13 @@ def _planning(preset_name: str, batch: int, where: torch.device) -> Iterator[Dif
         float((whole.mean - again.mean).abs().max()),
         0.0,
     )
+    network = DistilledDynamics(DynamicsConfig(capacity, model.config.action_dim)).to(where)
+    for parameter in network.parameters():
+        parameter.normal_(0, 0.1, generator=generator)
+    small = DistilledModel(model, {capacity: network})
+    plain = plan_group(small, now, goal, noise, start, settings)
+    whole = GraphedSearch(small)(small, now, goal, noise, start, settings)
+    yield Difference("recorded search, distilled dynamics: predicted cost", _relative(whole.cost, plain.cost), 2e-2)
 
 
 @torch.no_grad()
