@@ -10,7 +10,7 @@ import pytest
 
 from alewm.config import changed_fields, from_dict, overridden, ranges_of, to_dict
 from alewm.errors import InputError
-from alewm.sweeps.run import config_key
+from alewm.sweeps.library import config_key
 from alewm.training.config import RunConfig
 from alewm.training.presets import preset, preset_names
 from alewm_lab.publishing.published import read_published

@@ -11,9 +11,7 @@ ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "alewm"
 LAB = ROOT / "lab" / "src" / "alewm_lab"
 
-FOUNDATION = {"errors", "files", "shapes", "resize", "config", "distributed", "progress", "devices", "workers"} | {
-    "follower"
-}
+FOUNDATION = {"errors", "files", "shapes", "resize", "config", "distributed", "progress", "devices", "workers"}
 METHOD = FOUNDATION | {"capacity", "regularizers", "kernels", "model", "planning"}
 # Each room may import from itself and from the rooms named here.
 MAY_IMPORT = {
@@ -26,7 +24,6 @@ MAY_IMPORT = {
     "progress": set(),
     "devices": {"errors", "shapes"},
     "workers": {"errors"},
-    "follower": set(),
     "theme": FOUNDATION,
     "runs": FOUNDATION,
     "tables": FOUNDATION | {"runs"},

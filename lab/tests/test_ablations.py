@@ -3,16 +3,15 @@
 import pytest
 
 from alewm.config import changed_fields
-from alewm.sweeps.choice import Choice
-from alewm.sweeps.results import Results
-from alewm.sweeps.scale import make_scale
-from alewm.sweeps.work import Evaluation
+from alewm.sweeps.work import EvaluationWork
 from alewm.training.presets import SEEDS
 from alewm_lab.experiments.ablations import VARIANTS, learns_q, misfit, only_one_reaches
 from alewm_lab.experiments.catalogue import recipe
+from alewm_lab.experiments.experiment import Results
+from alewm_lab.experiments.request import Request, make_scale
 from smoke_runs import perform, smoke_library
 
-PAPER = Choice(make_scale("paper"), SEEDS[:1], ("two-room", "192"))
+PAPER = Request(make_scale("paper"), SEEDS[:1], ("two-room", "192"))
 
 
 def test_each_variant_differs_from_alewm_in_one_thing():
@@ -39,16 +38,16 @@ def test_each_variant_differs_from_alewm_in_one_thing():
 
 
 def test_runs_come_seed_by_seed():
-    choice = Choice(make_scale("short", 10), SEEDS, ("two-room", "192"))
-    seeds = [run.seed for run in recipe("ablations").build(choice).runs]
+    request = Request(make_scale("short", 10), SEEDS, ("two-room", "192"))
+    seeds = [run.seed for run in recipe("ablations").build(request).runs]
     assert seeds == [seed for seed in SEEDS for _ in VARIANTS]
 
 
 def test_capacities_are_imposed_where_there_is_a_choice():
     experiment = recipe("ablations").build(PAPER)
     imposed = {}
-    for work in experiment.stages[0].works(None):
-        assert isinstance(work, Evaluation)
+    for work in experiment.works:
+        assert isinstance(work, EvaluationWork)
         if work.settings.planning.capacity != "modal":
             imposed.setdefault(work.run.key, []).append(int(work.settings.planning.capacity))
     by_name = {name: imposed.get(variant.runs(PAPER, "two-room", 192)[0].key, []) for name, variant in VARIANTS.items()}
@@ -61,16 +60,16 @@ def test_capacities_are_imposed_where_there_is_a_choice():
 def test_the_tables_say_what_run_folders_say(tmp_path_factory):
     library = smoke_library(tmp_path_factory)
     experiment, outcome = perform("ablations", library)
-    choice, results = experiment.choice, Results(library)
+    request, results = experiment.request, Results(library)
     success, selector, capacities = outcome.tables
     assert [row[1].text for row in success.rows] == list(VARIANTS)
-    groups = {name: variant.runs(choice, "two-room", 32) for name, variant in VARIANTS.items()}
-    test = choice.scale.evaluation()
+    groups = {name: variant.runs(request, "two-room", 32) for name, variant in VARIANTS.items()}
+    test = request.scale.evaluation()
     for row in success.rows:
         runs = groups[row[1].text]
         rates = [100 * results.evaluation(run, test)["success_rate"] for run in runs]
         assert row[3].text == ", ".join(f"{rate:.1f}" for rate in rates)
-        won, lost = only_one_reaches(choice, runs, groups["ALeWM"], results)
+        won, lost = only_one_reaches(request, runs, groups["ALeWM"], results)
         # Over all seeds, what is won and lost is the difference of the numbers of pairs reached.
         base = [100 * results.evaluation(run, test)["success_rate"] for run in groups["ALeWM"]]
         assert 100 * (won - lost) == pytest.approx(4 * (sum(rates) - sum(base)))
@@ -90,4 +89,4 @@ def test_the_tables_say_what_run_folders_say(tmp_path_factory):
     }
     nested = next(row for row in capacities.rows if row[1].text == "nested dropout")
     assert "–" not in [cell.text for cell in nested]
-    assert [command.split()[1] for command in nested[2].commands] == ["train", "evaluate"] * len(choice.seeds)
+    assert [command.split()[1] for command in nested[2].commands] == ["train", "evaluate"] * len(request.seeds)

@@ -14,20 +14,20 @@ from alewm.config import to_dict
 from alewm.demo import SCALES
 from alewm.envs.collection import collect_task
 from alewm.errors import InputError
-from alewm.sweeps.choice import WEIGHT, Choice
-from alewm.sweeps.estimate import planned
+from alewm.sweeps.grid import WEIGHT
 from alewm.sweeps.library import Library
-from alewm.sweeps.results import Candidate, Drawing, Experiment, Film, NotThereYetError, Outcome, Results, select
-from alewm.sweeps.scale import make_scale
-from alewm.sweeps.work import Evaluation, Training
+from alewm.sweeps.outcome import select
+from alewm.sweeps.work import EvaluationWork, NotThereYetError, TrainingWork
 from alewm.tables import Table
 from alewm.training.presets import SEEDS, preset
 from alewm.workers import num_available_cores
 from alewm_lab.experiments.catalogue import RECIPES, recipe
-from alewm_lab.experiments.framework import chains, execute
+from alewm_lab.experiments.experiment import Animation, Drawing, Experiment, Outcome, Results
+from alewm_lab.experiments.framework import chains, data_notes, execute, planned
+from alewm_lab.experiments.request import Request, make_scale
 from smoke_runs import CPU, perform, smoke_library
 
-PAPER = Choice(make_scale("paper"), SEEDS)
+PAPER = Request(make_scale("paper"), SEEDS)
 
 
 @pytest.fixture
@@ -48,12 +48,12 @@ def configured_by(command):
 )
 def test_the_command_of_a_run_makes_its_configuration(scale, searches, tmp_path):
     rate = 2e-4 if scale == "short" else None
-    choice = Choice(make_scale(scale, learning_rate=rate), SEEDS[:1], searches=searches)
+    request = Request(make_scale(scale, learning_rate=rate), SEEDS[:1], searches=searches)
     library = Library(tmp_path, tmp_path)
     for name, each in RECIPES.items():
         if name in ("mixed", "reacher-capacity") and scale == "tiny":
             continue  # refused: it has one task
-        runs = each.build(choice).runs
+        runs = each.build(request).runs
         for run in runs[:: max(1, len(runs) // 3)]:
             assert to_dict(configured_by(library.command(run))) == to_dict(run.config)
 
@@ -75,29 +75,29 @@ def test_two_presets_of_one_configuration_share_a_folder(tmp_path):
 
 def test_lewm_s_widths_can_be_limited_and_the_full_one_stays():
     for limit, widths in (((192,), [192]), ((32,), [32, 192])):
-        choice = Choice(make_scale("short", 4500), SEEDS[:1], ("push-t", "192"), lewm_widths=limit)
-        runs = recipe("rollouts").build(choice).runs
+        request = Request(make_scale("short", 4500), SEEDS[:1], ("push-t", "192"), lewm_widths=limit)
+        runs = recipe("rollouts").build(request).runs
         assert [run.config.model.latent_dim for run in runs if run.config.objective.method == "lewm"] == widths
-        assert f"LeWM's best width is among {limit[0]} and the full one." in choice.caption("Text.")
+        assert f"LeWM's best width is among {limit[0]} and the full one." in request.caption("Text.")
     with pytest.raises(InputError, match="Unknown width of LeWM in the block of 192 '31'"):
-        Choice(make_scale("short"), SEEDS, lewm_widths=(31,)).widths_of_lewm(192)
+        Request(make_scale("short"), SEEDS, lewm_widths=(31,)).widths_of_lewm(192)
 
 
 def test_budgets_cannot_be_mixed():
-    runs = [Choice(make_scale(scale), SEEDS).alewm("two-room", 192, 3072) for scale in ("short", "paper")]
+    runs = [Request(make_scale(scale), SEEDS).alewm("two-room", 192, 3072) for scale in ("short", "paper")]
     with pytest.raises(AssertionError, match="mix budgets"):
-        Experiment("mixed-up", PAPER, tuple(runs), (), lambda _: Outcome())
+        Experiment("mixed-up", PAPER, tuple(runs), lambda _: Outcome())
 
 
 def test_captions_name_data_that_published_numbers_are_not_about(tmp_path):
     library = Library(tmp_path, tmp_path)
     for task in ("push-t", "two-room"):
         collect_task(task, library.data_path(task), num_episodes=1, seed=0, image_size=28, max_steps=1, jobs=1)
-    assert library.data_notes({"two-room"}) == ""
-    note = library.data_notes({"two-room", "push-t"})
+    assert data_notes(library, {"two-room"}) == ""
+    note = data_notes(library, {"two-room", "push-t"})
     assert note.startswith("PushT: Data of our own expert")
     table, drawing = Table.of("t", "A table.", ["a"], [["1"]]), Drawing("d", "A figure.", lambda _: Figure())
-    noted = Outcome((table,), (drawing,), (Film("f", "A film.", b""),)).noting(note)
+    noted = Outcome((table,), (drawing,), (Animation("f", "A film.", b""),)).noting(note)
     assert [each.caption for each in (*noted.tables, *noted.drawings, *noted.films)] == [
         f"A {what}. {note}" for what in ("table", "figure", "film")
     ]
@@ -105,16 +105,16 @@ def test_captions_name_data_that_published_numbers_are_not_about(tmp_path):
 
 def test_parts_of_an_experiment_have_folders_of_their_own():
     scale = make_scale("short", 4500)
-    folders = [Choice(scale, SEEDS, only).folder for only in ((), ("push-t", "192"), ("reacher", "192"))]
+    folders = [Request(scale, SEEDS, only).folder for only in ((), ("push-t", "192"), ("reacher", "192"))]
     assert folders == ["short-4500", "short-4500-push-t-192", "short-4500-reacher-192"]
 
 
 def test_captions_name_the_scale_and_the_seeds():
-    short = Choice(make_scale("short", 500), (1, 2))
+    short = Request(make_scale("short", 500), (1, 2))
     assert short.caption("Success.") == (
         "Success. Scale short: 500 updates per model where the paper has ten epochs. Seeds 1, 2."
     )
-    steep = Choice(make_scale("short", 500, 2e-4), (1,))
+    steep = Request(make_scale("short", 500, 2e-4), (1,))
     assert "500 updates per model with a learning rate of 2e-4 where" in steep.caption("")
     assert steep.alewm("two-room", 192, 1).config.training.optim.learning_rate == 2e-4
     assert steep.lewm("two-room", 192, 32, 1).config.training.optim.learning_rate == 2e-4
@@ -126,36 +126,36 @@ def test_captions_name_the_scale_and_the_seeds():
 def test_the_tiny_scale_is_the_demonstration_s_preset_and_data_on_a_hundred_pairs():
     scale = make_scale("tiny")
     demo = SCALES["full"]
-    choice = Choice(scale, SEEDS)
-    (width,) = choice.widths(96, 192, 384)
-    assert choice.tasks("push-t", "cube") == ("two-room",)
+    request = Request(scale, SEEDS)
+    (width,) = request.widths(96, 192, 384)
+    assert request.tasks("push-t", "cube") == ("two-room",)
     for seed in SEEDS:
-        assert choice.alewm("two-room", width, seed).config == demo.configs(seed)["alewm"]
-        assert choice.lewm("two-room", width, width, seed).config == demo.configs(seed)["lewm"]
+        assert request.alewm("two-room", width, seed).config == demo.configs(seed)["alewm"]
+        assert request.lewm("two-room", width, width, seed).config == demo.configs(seed)["lewm"]
     assert (scale.own_data.num_episodes, scale.num_pairs) == (demo.num_episodes, demo.num_pairs)
-    assert choice.support(width) == preset("two-room-tiny").model.capacities
+    assert request.support(width) == preset("two-room-tiny").model.capacities
     assert (scale.evaluation().num_episodes, scale.evaluation("validation").num_episodes) == (100, None)
-    assert "3,300 updates" in choice.caption("")
-    assert "mean nothing" not in choice.caption("")
+    assert "3,300 updates" in request.caption("")
+    assert "mean nothing" not in request.caption("")
     for name in ("mixed", "reacher-capacity"):
         with pytest.raises(InputError, match=f"{name} is .* the scale tiny has Two-Room alone"):
-            recipe(name).build(choice)
+            recipe(name).build(request)
 
 
 def test_only_names_tasks_and_widths_of_the_experiment():
-    some = Choice(PAPER.scale, SEEDS, only=("cube", "96", "384"))
+    some = Request(PAPER.scale, SEEDS, only=("cube", "96", "384"))
     assert some.tasks("push-t", "cube") == ("cube",)
     assert some.widths(96, 192, 384) == (96, 384)
     assert PAPER.tasks("push-t", "cube") == ("push-t", "cube")
     with pytest.raises(InputError, match=r"Unknown task or width 'cubes'\. Did you mean 'cube'"):
-        Choice(PAPER.scale, SEEDS, only=("cubes",)).tasks("push-t", "cube")
+        Request(PAPER.scale, SEEDS, only=("cubes",)).tasks("push-t", "cube")
     with pytest.raises(InputError, match="part of this experiment 'reacher'"):
-        Choice(PAPER.scale, SEEDS, only=("reacher",)).tasks("push-t", "cube")
+        Request(PAPER.scale, SEEDS, only=("reacher",)).tasks("push-t", "cube")
 
 
 def write_result(library, run, settings, **values):
     """What an evaluation leaves behind, with these numbers."""
-    path = Evaluation(run, settings).folder(library) / "result.json"
+    path = EvaluationWork(run, settings).folder(library) / "result.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps({"evaluated": settings.identity(), "episodes": 100, **values}))
 
@@ -182,23 +182,23 @@ def test_ties_go_to_the_smaller_capacity_then_to_the_smaller_weight(outcomes, wi
         for index, run in enumerate(runs):
             rate = rates[index] if isinstance(rates, tuple) else rates
             write_result(library, run, validation, success_rate=rate, mean_capacity=capacity)
-        candidates.append(Candidate(runs))
+        candidates.append(runs)
     for order in (candidates, candidates[::-1]):
-        assert select(order, Results(library), validation) is candidates[winner]
+        assert select(order, library, validation) is candidates[winner]
 
 
 def test_selection_refuses_test_pairs_and_waits_for_all_results(tmp_path):
-    candidates = [Candidate((PAPER.lewm("two-room", 192, width, 3072),)) for width in (8, 16)]
-    results = Results(Library(tmp_path, tmp_path))
+    candidates = [(PAPER.lewm("two-room", 192, width, 3072),) for width in (8, 16)]
+    library = Library(tmp_path, tmp_path)
     with pytest.raises(AssertionError, match="validation pairs only"):
-        select(candidates, results, PAPER.scale.evaluation("test"))
+        select(candidates, library, PAPER.scale.evaluation("test"))
     with pytest.raises(NotThereYetError, match="has not been evaluated"):
-        select(candidates, results, PAPER.scale.evaluation("validation"))
+        select(candidates, library, PAPER.scale.evaluation("validation"))
 
 
 def test_a_dry_run_prints_commands_counts_and_hours_and_writes_nothing(tmp_path):
-    choice = Choice(make_scale("paper"), SEEDS, only=("two-room", "192"))
-    experiment = recipe("main-table").build(choice)
+    request = Request(make_scale("paper"), SEEDS, only=("two-room", "192"))
+    experiment = recipe("main-table").build(request)
     lines = list(planned(experiment, Library(tmp_path / "runs", tmp_path / "data"), updates_per_second=10.0))
     assert sum(line.startswith("alewm train ") for line in lines) == 3 * 9
     assert sum(line.startswith("alewm evaluate ") for line in lines) == 3 * 8
@@ -235,7 +235,7 @@ def test_a_run_watched_at_other_intervals_has_the_same_weights_and_is_reused(lib
     (run,) = experiment.runs
     often = run.with_fields({"training.validate_every": 2, "training.checkpoint_every": 3, "training.log_every": 2})
     others = Library(tmp_path / "runs", library.data)
-    Training(often, num_threads=1).perform(others, CPU)
+    TrainingWork(often, num_threads=1).perform(others, CPU)
     weights = [
         next(folder.glob("checkpoints/*6/model.safetensors")) for folder in (library.folder(run), others.folder(often))
     ]
@@ -253,7 +253,7 @@ def test_a_run_watched_at_other_intervals_has_the_same_weights_and_is_reused(lib
 def test_a_model_is_evaluated_before_the_next_one_is_trained(jobs, library, tmp_path):
     """So whoever is stopped amid an experiment has results; here the third of three models cannot be trained."""
     scale = make_scale("smoke")
-    experiment = RECIPES["goal-cost"].build(Choice(scale, SEEDS))
+    experiment = RECIPES["goal-cost"].build(Request(scale, SEEDS))
     elsewhere = Library(tmp_path, library.data)
     last = elsewhere.folder(experiment.runs[-1])
     last.mkdir()
@@ -268,10 +268,10 @@ def test_a_model_is_evaluated_before_the_next_one_is_trained(jobs, library, tmp_
 
 def test_what_depends_on_other_models_waits_for_them(library, tmp_path):
     """Selection needs all validations; these follow each training."""
-    experiment = RECIPES["sigreg-ablation"].build(Choice(make_scale("smoke"), SEEDS[:1]))
+    experiment = RECIPES["sigreg-ablation"].build(Request(make_scale("smoke"), SEEDS[:1]))
     found = chains(experiment, Results(Library(tmp_path, library.data)))
     assert len(found) == len(experiment.runs)
-    assert all(isinstance(chain[0], Training) for chain in found)
+    assert all(isinstance(chain[0], TrainingWork) for chain in found)
     validated = [chain for chain in found if len(chain) > 1]
     assert len(validated) == 2  # two weights of SIGReg; MixSIGReg has one and needs no selection
     assert all([work.settings.split for work in chain[1:]] == ["validation"] for chain in validated)
@@ -291,9 +291,9 @@ def test_a_run_of_other_data_is_not_reused(library, tmp_path):
 @pytest.mark.slow
 def test_several_processes_do_what_one_does(library, tmp_path):
     """And continue what was begun: one of three runs is there already."""
-    experiment = RECIPES["capacity-dynamics"].build(Choice(make_scale("smoke"), SEEDS))
+    experiment = RECIPES["capacity-dynamics"].build(Request(make_scale("smoke"), SEEDS))
     elsewhere = Library(tmp_path, library.data)
-    Training(experiment.runs[0]).perform(elsewhere, CPU)
+    TrainingWork(experiment.runs[0]).perform(elsewhere, CPU)
     before = (elsewhere.folder(experiment.runs[0]) / "result.json").stat().st_mtime_ns
     execute(experiment, elsewhere, jobs=2, device=CPU)
     assert (elsewhere.folder(experiment.runs[0]) / "result.json").stat().st_mtime_ns == before
@@ -302,7 +302,7 @@ def test_several_processes_do_what_one_does(library, tmp_path):
     # As many as each of the two processes has: other numbers of threads round sums otherwise.
     torch.set_num_threads(max(1, num_available_cores() // 2))
     try:
-        Training(run).perform(alone, CPU)
+        TrainingWork(run).perform(alone, CPU)
     finally:
         torch.set_num_threads(num_threads)
     losses = [[entry["loss"] for entry in Results(each).metrics(run, "train")] for each in (elsewhere, alone)]
@@ -315,10 +315,8 @@ def test_the_main_table_of_the_paper_s_scale_from_stored_results(tmp_path):
     library = Library(tmp_path, tmp_path)
     results, experiment = Results(library), recipe("main-table").build(PAPER)
     tested = []
-    for stage in experiment.stages:
-        works = stage.works(results)
-        assert len(works) <= stage.most
-        for work in works:
+    for works in (lambda _: experiment.works, experiment.tests):
+        for work in works(results):
             model = work.run.config.model
             capacity = 16 if model.has_selector else model.latent_dim
             floors = dict.fromkeys(("random_success_rate", "zero_success_rate", "presolved_share"), 0.1)
@@ -333,6 +331,7 @@ def test_the_main_table_of_the_paper_s_scale_from_stored_results(tmp_path):
             )
             tested += [capacity] if work.settings.split == "test" else []
     assert set(tested) == {16, 96, 192, 384}
+    assert len(tested) <= experiment.num_tests
     outcome = experiment.outcome(results)
     rows = [[cell.text for cell in row] for row in outcome.tables[0].rows]
     assert [row[:2] for row in rows[3:6]] == [

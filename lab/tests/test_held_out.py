@@ -9,14 +9,13 @@ import pytest
 
 from alewm.data.splits import load_or_make_splits
 from alewm.data.store import EpisodeStore
-from alewm.sweeps.choice import Choice
 from alewm.sweeps.library import Library
-from alewm.sweeps.results import Results
-from alewm.sweeps.scale import make_scale
-from alewm.sweeps.work import Evaluation, Training
+from alewm.sweeps.work import EvaluationWork, TrainingWork
 from alewm.training.presets import SEEDS
 from alewm_lab.experiments.catalogue import recipe
-from alewm_lab.experiments.main_table import Selected, candidates_of
+from alewm_lab.experiments.experiment import Results
+from alewm_lab.experiments.main_table import contest_of
+from alewm_lab.experiments.request import Request, make_scale
 from older_files import remove_checksums
 from smoke_runs import CPU, smoke_library
 
@@ -44,18 +43,17 @@ def poisoned(smoke_data, tmp_path_factory):
 
 
 def test_garbage_in_test_episodes_changes_no_model_and_no_selection(smoke_data, poisoned, tmp_path):
-    choice = Choice(make_scale("smoke"), SEEDS[:1])
-    block = candidates_of(choice, "two-room", 32)
-    validation = choice.scale.evaluation("validation")
-    runs = [run for candidate in (*block.lewm, *block.alewm) for run in candidate.runs]
-    assert {run.key for run in runs} == {run.key for run in recipe("main-table").build(choice).runs}
+    request = Request(make_scale("smoke"), SEEDS[:1])
+    contest = contest_of(request, [32], ["two-room"])
+    validation, runs = request.scale.evaluation("validation"), contest.runs
+    assert {run.key for run in runs} == {run.key for run in recipe("main-table").build(request).runs}
     found = []
     for name, data in (("clean", smoke_data), ("poisoned", poisoned)):
         library = Library(tmp_path / name, data)
         for run in runs:
-            Training(run).perform(library, CPU)
-            Evaluation(run, validation).perform(library, CPU)
-        found.append((library, Selected(block, Results(library), validation).runs))
+            TrainingWork(run).perform(library, CPU)
+            EvaluationWork(run, validation).perform(library, CPU)
+        found.append((library, contest.chosen(Results(library))))
     (clean, selected), (spoilt, selected_again) = found
     assert selected == selected_again
     for run in runs:
@@ -69,5 +67,7 @@ def test_garbage_in_test_episodes_changes_no_model_and_no_selection(smoke_data, 
         assert described[0]["extras"]["action_statistics"] == described[1]["extras"]["action_statistics"]
         # Were the garbage not there, this would prove nothing.
         assert described[0]["extras"]["data"]["fingerprint"] != described[1]["extras"]["data"]["fingerprint"]
-        records = [(Evaluation(run, validation).folder(lib) / "episodes.jsonl").read_text() for lib in (clean, spoilt)]
+        records = [
+            (EvaluationWork(run, validation).folder(lib) / "episodes.jsonl").read_text() for lib in (clean, spoilt)
+        ]
         assert records[0] == records[1]

@@ -7,10 +7,9 @@ import torch
 from alewm.capacity.prefix import prefix_masks
 from alewm.capacity.prior import survival
 from alewm.evaluation.trained import Trained
-from alewm.sweeps.choice import Choice
-from alewm.sweeps.scale import make_scale
-from alewm.sweeps.work import Training
+from alewm.sweeps.work import TrainingWork
 from alewm_lab.experiments import surprise
+from alewm_lab.experiments.request import Request, make_scale
 from alewm_lab.experiments.theory import forced_losses, variance_beside_survival
 from smoke_runs import CPU, smoke_library
 
@@ -19,9 +18,9 @@ from smoke_runs import CPU, smoke_library
 def place(tmp_path_factory):
     """The folder of a trained run, and its data."""
     library, scale = smoke_library(tmp_path_factory), make_scale("smoke")
-    run = Choice(scale, scale.seeds).alewm("two-room", 32, scale.seeds[0])
-    if not Training(run).is_done(library):
-        Training(run).perform(library, CPU)
+    run = Request(scale, scale.seeds).alewm("two-room", 32, scale.seeds[0])
+    if not TrainingWork(run).is_done(library):
+        TrainingWork(run).perform(library, CPU)
     return library.folder(run), library.data_path("two-room")
 
 

@@ -5,14 +5,14 @@ import json
 import pytest
 
 from alewm.errors import InputError
-from alewm.sweeps.choice import Choice
 from alewm.sweeps.library import Library
-from alewm.sweeps.results import Results
-from alewm.sweeps.scale import make_scale
 from alewm.training.presets import SEEDS
-from alewm_lab.experiments.mixed import build, mean_q_over_training
+from alewm_lab.experiments.capacity_dynamics import build_mixed as build
+from alewm_lab.experiments.capacity_dynamics import mean_q_over_training
+from alewm_lab.experiments.experiment import Results
+from alewm_lab.experiments.request import Request, make_scale
 
-PAPER = Choice(make_scale("paper"), SEEDS)
+PAPER = Request(make_scale("paper"), SEEDS)
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def results(tmp_path):
             entry |= {f"q/{name}/{k}": share * number if k == 8 else others for k in run.config.model.capacities}
         library.folder(run).mkdir()
         (library.folder(run) / "metrics.jsonl").write_text(json.dumps(entry) + "\n")
-    for number, work in enumerate(experiment.stages[0].works(Results(library))):
+    for number, work in enumerate(experiment.works):
         is_reacher = work.settings.data_set == "reacher"
         floors = dict.fromkeys(("random_success_rate", "zero_success_rate", "presolved_share"), 0.125)
         found = {
@@ -42,7 +42,7 @@ def results(tmp_path):
 
 def test_every_seed_is_planned_with_on_both_data_sets_and_results_lie_apart(tmp_path):
     experiment, library = build(PAPER), Library(tmp_path, tmp_path)
-    works = experiment.stages[0].works(Results(library))
+    works = experiment.works
     assert len({work.folder(library) for work in works}) == 2 * len(SEEDS)
     assert {work.settings.data_set for work in works} == experiment.data_sets == {"reacher", "two-room"}
     assert all(f"--task {work.settings.data_set}" in work.command(library) for work in works)
@@ -65,5 +65,5 @@ def test_q_is_averaged_over_seeds_and_begins_at_the_prior(results):
 
 def test_neither_data_set_can_be_left_out():
     with pytest.raises(InputError, match="one model on reacher and two-room together"):
-        build(Choice(PAPER.scale, SEEDS, only=("reacher",)))
-    assert build(Choice(PAPER.scale, SEEDS, only=("192",))).runs
+        build(Request(PAPER.scale, SEEDS, only=("reacher",)))
+    assert build(Request(PAPER.scale, SEEDS, only=("192",))).runs

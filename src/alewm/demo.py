@@ -1,22 +1,18 @@
-"""The main job in one command: record, train, plan to unseen goals, compare.
+"""The whole path in one command: record, train, plan to held-out goals, compare.
 
-ALeWM and LeWM train on the same episodes at the same budget, each in a process of its own, and are evaluated on the
-same held-out pairs. The processes start first: while episodes are recorded they import, find their device and compile.
+Runs learn from the same episodes at the same budget, each in a process of its own, and are evaluated on the same
+held-out pairs. These processes start first: while episodes are recorded they import, find their device and compile.
 Every stage leaves its result in the folder, so that repeating the command continues.
 """
 
 import json
-import multiprocessing
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
-from multiprocessing.connection import wait
-from multiprocessing.process import BaseProcess
-from multiprocessing.queues import SimpleQueue
-from multiprocessing.synchronize import Event
+from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
 import torch
 
@@ -36,7 +32,7 @@ from alewm.training.config import RunConfig
 from alewm.training.presets import preset
 from alewm.training.rehearsal import rehearse
 from alewm.training.train_run import train_run
-from alewm.workers import follow_parent, num_available_cores, starting_workers
+from alewm.workers import WorkerProcess, num_available_cores
 
 ScaleName = Literal["full", "smoke", "large"]
 
@@ -121,8 +117,8 @@ _POLL_SECONDS = 0.5
 
 
 @dataclass(frozen=True)
-class Demo:
-    """Where a demonstration ended."""
+class DemoResult:
+    """What a demonstration found."""
 
     results: dict[str, dict[str, Any]]
     """The evaluation of each run, by the name of its folder."""
@@ -130,7 +126,7 @@ class Demo:
     """How long each stage took, this time."""
 
 
-def run_demo(out: Path, *, scale: ScaleName, seed: int) -> Demo:
+def run_demo(out: Path, *, scale: ScaleName, seed: int) -> DemoResult:
     """The results of all models; their run folders are below `out`, named like their method."""
     sizes = SCALES[scale]
     configs, device = sizes.configs(seed), sizes.device()
@@ -146,7 +142,7 @@ def run_demo(out: Path, *, scale: ScaleName, seed: int) -> Demo:
         clock.lap("training and planning")
     results = {name: RunFolder(out / name).result() for name in configs}
     folder.finish({"seconds": clock.seconds, **results})
-    return Demo(results, clock.seconds)
+    return DemoResult(results, clock.seconds)
 
 
 class _Clock:
@@ -167,71 +163,67 @@ def _is_evaluated(run: Path) -> bool:
 def _learners(
     out: Path, data: Path, sizes: DemoScale, configs: Mapping[str, RunConfig], device: torch.device
 ) -> Iterator["_Learners"]:
-    """A process for each run, which waits for the data; whatever ends the block ends them too."""
-    # Spawned, because forking a process that has threads (torch has) may deadlock.
-    context = multiprocessing.get_context("spawn")
-    is_recorded, problems = context.Event(), context.SimpleQueue()
-    share = max(1, num_available_cores() // max(1, len(configs)))
-    workers = [
-        context.Process(
-            target=_work, args=(config, data, out / name, sizes, device, share, is_recorded, problems), daemon=True
-        )
-        for name, config in configs.items()
-    ]
-    with starting_workers():
-        for worker in workers:
-            worker.start()
+    """A process for each run, which waits for the data; all end with the block."""
+    num_threads = max(1, num_available_cores() // max(1, len(configs)))
+    workers: list[WorkerProcess] = []
     try:
-        yield _Learners(workers, {out / name: config for name, config in configs.items()}, is_recorded, problems)
+        for name, config in configs.items():
+            workers.append(WorkerProcess(_work, config, data, out / name, sizes, device, num_threads))
+        yield _Learners(workers, {out / name: config for name, config in configs.items()})
     finally:
         for worker in workers:
-            worker.terminate()
-            worker.join()
+            worker.kill()
 
 
 @dataclass(frozen=True)
 class _Learners:
     """The processes that train and evaluate."""
 
-    workers: Sequence[BaseProcess]
+    workers: Sequence[WorkerProcess]
     configs: Mapping[Path, RunConfig]
-    is_recorded: Event
-    problems: "SimpleQueue[str]"
 
     def finish(self) -> None:
         """Let them have the data, and wait until all are done or one has failed."""
         if not self.workers:
             return
-        self.is_recorded.set()
+        for worker in self.workers:
+            with suppress(BrokenPipeError):  # it died, which `_watch` will find
+                worker.pipe.send("recorded")
         total = sum(config.training.total_steps(1) for config in self.configs.values())
         logs, names = [run / "metrics.jsonl" for run in self.configs], [run.name for run in self.configs]
         with Progress(f"training {' and '.join(names)}", total, "updates", done=_updates(logs)) as bar:
             _watch(self.workers, lambda: _updates(logs), bar)
         with Progress("planning to held-out goals", len(self.workers), "models") as bar:
-            _watch(self.workers, lambda: sum(worker.exitcode == 0 for worker in self.workers), bar)
-        if not self.problems.empty():
-            raise InputError(self.problems.get())
-        if any(worker.exitcode for worker in self.workers):
-            raise RuntimeError("A worker of the demo failed; what it says is above.")
+            _watch(self.workers, lambda: sum(worker.process.exitcode == 0 for worker in self.workers), bar)
+        for worker in self.workers:
+            if worker.process.exitcode:
+                _raise_failure(worker)
+
+
+def _raise_failure(worker: WorkerProcess) -> NoReturn:
+    """Raise what a worker that failed has sent."""
+    try:
+        problem = worker.pipe.recv()
+    except (EOFError, OSError):
+        raise RuntimeError("A worker of the demo failed; what it says is above.") from None
+    raise InputError(problem)
 
 
 def _work(
+    pipe: Connection,
     config: RunConfig,
     data: Path,
     run: Path,
     sizes: DemoScale,
     device: torch.device,
     num_threads: int,
-    is_recorded: Event,
-    problems: "SimpleQueue[str]",
 ) -> None:
-    follow_parent()
     torch.set_num_threads(num_threads)
     try:
         planning = PlanningConfig(cem=sizes.cem)
         rehearse(config, device)
         rehearse_search(config.model, planning, device)
-        is_recorded.wait()
+        pipe.recv()  # once the episodes are recorded
         # Where the processor computes, it has one thread for decoding; beside a GPU it has nothing else to do.
         num_decoders = 1 if device.type == "cpu" else num_threads
         preset = sizes.presets[run.name]
@@ -239,14 +231,14 @@ def _work(
         settings = EvaluationSettings(num_episodes=sizes.num_pairs, planning=planning)
         evaluate_run(run, settings, device=device, out=run, is_silent=True)
     except InputError as error:
-        problems.put(str(error))
+        pipe.send(str(error))
         raise SystemExit(1) from error
 
 
-def _watch(workers: Sequence[BaseProcess], count: Callable[[], int], bar: Progress) -> None:
+def _watch(workers: Sequence[WorkerProcess], count: Callable[[], int], bar: Progress) -> None:
     """Move `bar` as `count` grows, until it is full, no worker is left or one has failed."""
-    while bar.done < bar.total and not any(worker.exitcode for worker in workers):
-        running = [worker.sentinel for worker in workers if worker.is_alive()]
+    while bar.done < bar.total and not any(worker.process.exitcode for worker in workers):
+        running = [worker.process.sentinel for worker in workers if worker.process.is_alive()]
         if running:
             wait(running, timeout=_POLL_SECONDS)
         bar.advance(max(0, count() - bar.done))

@@ -1,10 +1,18 @@
-"""Worker processes: how many to start, how to start them, and how they end with their parent."""
+"""Processes of this machine that work for another one: each starts whole, and ends when that one does.
+
+`WorkerPool` is for many small tasks, `WorkerProcess` for one that keeps its state, `launch_ranks` for `torchrun`.
+`python -m alewm.workers MODULE ...` is `python -m MODULE ...` that ends with the process that started it.
+"""
 
 import multiprocessing
 import os
+import runpy
 import signal
+import subprocess
+import sys
 import threading
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import contextmanager
 from multiprocessing import forkserver, resource_tracker
@@ -13,9 +21,12 @@ from multiprocessing.context import BaseContext
 from types import TracebackType
 from typing import Any
 
-import torch
-
 from alewm.errors import InputError
+
+LOOK_EVERY_SECONDS = 0.2
+
+FOLLOWED = "ALEWM_FOLLOWED"
+"""The variable that says which process to follow: one that dies while its follower starts is no longer its parent."""
 
 
 def num_available_cores() -> int:
@@ -81,9 +92,9 @@ def _interrupts_blocked() -> Iterator[None]:
 
 
 def follow_parent(*ends: Connection) -> None:
-    """Leave interrupts to the process that started this worker, and end when it does: a killed one says no goodbye.
+    """Leave interrupts to the process that started this worker, and exit when that one dies, by whatever cause.
 
-    It ends as well when the parent closes its side of one of the `ends`.
+    It exits as well when the parent closes its side of one of the `ends`.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if hasattr(signal, "pthread_sigmask"):
@@ -101,8 +112,8 @@ def follow_parent(*ends: Connection) -> None:
 class WorkerPool(ProcessPoolExecutor):
     """`num_workers` processes that have imported `modules`, each with one thread.
 
-    Whatever ends its block early, such as an interrupt, ends the processes at once: a task of theirs may take minutes,
-    and nobody wants its outcome any more.
+    An error or an interrupt in the `with` block ends the processes at once: a task may take minutes, and its result is
+    no longer needed.
     """
 
     def __init__(self, num_workers: int, *modules: str) -> None:
@@ -126,7 +137,72 @@ class WorkerPool(ProcessPoolExecutor):
 
 
 def _begin_worker(end: Connection) -> None:
+    import torch
+
     follow_parent(end)
     # There is a worker for every core already: neither torch nor Mesa's software rendering needs more threads.
     torch.set_num_threads(1)
     os.environ.setdefault("LP_NUM_THREADS", "1")
+
+
+class WorkerProcess:
+    """A process that runs `target(pipe, *arguments)`, where `pipe` is its side of the worker's `pipe`."""
+
+    def __init__(self, target: Callable[..., None], *arguments: Any) -> None:
+        # Spawned, not forked: a fork copies torch's thread pools in whatever state they are.
+        context = multiprocessing.get_context("spawn")
+        self.pipe, theirs = context.Pipe()
+        self.process = context.Process(target=_run_as_worker, args=(target, theirs, *arguments), daemon=True)
+        with starting_workers():
+            self.process.start()
+        theirs.close()
+
+    def kill(self) -> None:
+        """End it now, and wait until it has ended."""
+        self.process.kill()
+        self.process.join()
+        self.process.close()
+        self.pipe.close()
+
+
+def _run_as_worker(target: Callable[..., None], pipe: Connection, *arguments: Any) -> None:
+    follow_parent()
+    target(pipe, *arguments)
+
+
+def launch_ranks(num_ranks: int, words: Sequence[str]) -> None:
+    """Runs `alewm WORDS` in `num_ranks` processes of this machine that share every batch, and waits for their end.
+
+    They end with this process, by whatever cause: a rank that continued would keep its run folder locked. Each has its
+    part of this process's threads.
+    """
+    import torch
+
+    torchrun = [sys.executable, "-m", __name__, "torch.distributed.run", "--standalone", "--nproc_per_node"]
+    own = {FOLLOWED: str(os.getpid()), "OMP_NUM_THREADS": str(max(1, torch.get_num_threads() // num_ranks))}
+    done = subprocess.run(
+        [*torchrun, str(num_ranks), "-m", __name__, "alewm", *words], env={**os.environ, **own}, check=False
+    )
+    if done.returncode:
+        raise RuntimeError(f"torchrun ended with status {done.returncode}; its log says why")
+
+
+def _run_module_as_follower() -> None:
+    """Run the module named by the first argument, and exit when the followed process dies."""
+    parent = os.getppid()
+    if sys.platform != "win32":  # there, a launcher stands between the two
+        parent = int(os.environ.get(FOLLOWED, parent))
+    os.environ[FOLLOWED] = str(os.getpid())  # for followers that this one starts
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(LOOK_EVERY_SECONDS)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+    del sys.argv[0]  # the module's own arguments remain, as `python -m` would give them
+    runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+
+
+if __name__ == "__main__":
+    _run_module_as_follower()

@@ -10,17 +10,17 @@ import pytest
 
 from alewm.config import overridden
 from alewm.sweeps import estimate as cost
-from alewm.sweeps.choice import Choice
-from alewm.sweeps.estimate import estimated_hours, evaluation_cost, update_cost
+from alewm.sweeps.estimate import evaluation_cost, update_cost
 from alewm.sweeps.library import Library
-from alewm.sweeps.scale import make_scale
-from alewm.sweeps.work import Evaluation
+from alewm.sweeps.work import EvaluationWork
 from alewm.training.presets import SEEDS, preset
 from alewm_lab.experiments.catalogue import RECIPES
+from alewm_lab.experiments.framework import estimated_hours
+from alewm_lab.experiments.request import Request, make_scale
 from alewm_lab.publishing.published import read_published
 
 ROOT = Path(__file__).parents[2]
-PAPER = Choice(make_scale("paper"), SEEDS)
+PAPER = Request(make_scale("paper"), SEEDS)
 
 
 TINY, SMALL = cost.UPDATE_SECONDS["two-room-192"], cost.UPDATE_SECONDS["two-room-384"]
@@ -115,30 +115,30 @@ def test_a_figure_of_one_s_own_takes_the_place_of_the_measured_one(name, basis):
 
 
 def test_the_tiny_scale_is_estimated_on_the_core_it_was_measured_on():
-    tiny = Choice(make_scale("tiny"), SEEDS)
+    tiny = Request(make_scale("tiny"), SEEDS)
     run = tiny.alewm("two-room", 32, 1)
     assert update_cost(run.config).basis.endswith("56.2 ms per update, measured on an AMD EPYC core")
     assert update_cost(run.config, 0.1).basis.endswith("100.0 ms per update, as given")
-    found = evaluation_cost(Evaluation(run, tiny.scale.evaluation()))
+    found = evaluation_cost(EvaluationWork(run, tiny.scale.evaluation()))
     assert found.seconds == pytest.approx(cost.TINY_EVALUATION_SECONDS)
     assert "per 100 Two-Room pairs with 10 iterations, measured on an AMD EPYC core" in found.basis
-    drawn = Evaluation(run.with_fields({"task": "cube"}), tiny.scale.evaluation())
+    drawn = EvaluationWork(run.with_fields({"task": "cube"}), tiny.scale.evaluation())
     assert evaluation_seconds(drawn) - found.seconds == pytest.approx(100 * 3 * 2 / 6.404)
     # All 200 pairs with three times the iterations, planned with each of five capacities.
     whole = replace(PAPER.scale.evaluation(), planning=replace(PAPER.scale.evaluation().planning, capacity="best-of"))
-    assert evaluation_seconds(Evaluation(run, whole)) == pytest.approx(5 * 3 * 2 * found.seconds)
+    assert evaluation_seconds(EvaluationWork(run, whole)) == pytest.approx(5 * 3 * 2 * found.seconds)
 
 
 def test_an_evaluation_pays_for_its_plans_and_for_its_frames():
     test, validation = PAPER.scale.evaluation(), PAPER.scale.evaluation("validation")
-    seconds = evaluation_seconds(Evaluation(PAPER.alewm("two-room", 192, 1), test))
+    seconds = evaluation_seconds(EvaluationWork(PAPER.alewm("two-room", 192, 1), test))
     assert seconds == pytest.approx(cost.EVALUATION_SECONDS)
-    assert evaluation_seconds(Evaluation(PAPER.alewm("two-room", 192, 1), validation)) == pytest.approx(seconds / 2)
+    assert evaluation_seconds(EvaluationWork(PAPER.alewm("two-room", 192, 1), validation)) == pytest.approx(seconds / 2)
     best_of = replace(test, planning=replace(test.planning, capacity="best-of"))
-    assert evaluation_seconds(Evaluation(PAPER.alewm("two-room", 192, 1), best_of)) == pytest.approx(8 * seconds)
-    drawn = evaluation_seconds(Evaluation(PAPER.alewm("cube", 192, 1), test, num_animations=4)) - seconds
+    assert evaluation_seconds(EvaluationWork(PAPER.alewm("two-room", 192, 1), best_of)) == pytest.approx(8 * seconds)
+    drawn = evaluation_seconds(EvaluationWork(PAPER.alewm("cube", 192, 1), test, num_animations=4)) - seconds
     assert drawn == pytest.approx((200 * 3 + 4 * 52) * 2 / 6.404)
-    assert evaluation_seconds(Evaluation(PAPER.alewm("two-room", 384, 1), test)) > 2 * seconds
+    assert evaluation_seconds(EvaluationWork(PAPER.alewm("two-room", 384, 1), test)) > 2 * seconds
 
 
 def test_the_page_says_what_a_dry_run_says(tmp_path):
@@ -150,7 +150,9 @@ def test_the_page_says_what_a_dry_run_says(tmp_path):
     for name, experiment in experiments.items():
         hours, keys = estimated_hours(experiment, library), [run.key for run in experiment.runs]
         num_shared = 0 if name == "main-table" else sum(key in shared for key in keys)
-        alone = replace(experiment, runs=tuple(run for run in experiment.runs if run.key not in shared), stages=())
+        alone = replace(
+            experiment, runs=tuple(run for run in experiment.runs if run.key not in shared), works=(), tests=None
+        )
         added = hours if name == "main-table" else estimated_hours(alone, library)
         rows[name] = (
             f"| {len(keys)} | {num_shared} | {hours.training:.1f} | {added.training:.1f} | {hours.evaluation:.1f} |"

@@ -14,18 +14,16 @@ from rich.console import Console
 import alewm
 from alewm.cli.flags import assigned_values
 from alewm.errors import InputError
-from alewm.follower import FOLLOWED
-from alewm.sweeps.board import Board, BoardRow, Progressed, make_trials, progress_of
-from alewm.sweeps.choice import DEGREE, GRIDS, MULTIPLIER, WEIGHT
-from alewm.sweeps.grid import SEARCHED, paper_sweep, preset_sweep
-from alewm.sweeps.jobs import Share
-from alewm.sweeps.library import Library
+from alewm.sweeps.board import Board, BoardRow, RunProgress, make_trials, progress_of
+from alewm.sweeps.grid import DEGREE, GRIDS, MULTIPLIER, SEARCHED, WEIGHT, paper_sweep, preset_sweep
+from alewm.sweeps.jobs import JobResources
+from alewm.sweeps.library import Library, TrainingRun
 from alewm.sweeps.local_processes import LocalProcesses, _dealt
 from alewm.sweeps.outcome import conclude
-from alewm.sweeps.run import Run
-from alewm.sweeps.scale import make_scale
-from alewm.sweeps.work import Evaluation, launch_ranks
+from alewm.sweeps.work import EvaluationWork
 from alewm.training.presets import SEEDS, SELECTED, preset
+from alewm.workers import FOLLOWED, launch_ranks
+from alewm_lab.experiments.request import make_scale
 
 VALIDATION = make_scale("paper").evaluation("validation")
 
@@ -34,8 +32,8 @@ def test_the_paper_s_grids_hold_every_row_it_selected():
     sweep = paper_sweep(SEEDS[:1], ["two-room"])
     assert [group.name for group in sweep.groups][:2] == ["two-room-96 lewm", "two-room-96 alewm"]
     keys = {run.key for run in sweep.runs}
-    assert {Run("", preset(f"two-room-{width}")).key for width in (96, 192, 384)} <= keys
-    assert {Run("", preset(f"two-room-384-lewm-{width}")).key for width in (8, 384)} <= keys
+    assert {TrainingRun("", preset(f"two-room-{width}")).key for width in (96, 192, 384)} <= keys
+    assert {TrainingRun("", preset(f"two-room-384-lewm-{width}")).key for width in (8, 384)} <= keys
     # LeWM at up to 96 on ViT-Tiny serves the blocks of 96 and of 192, so that these runs are counted once.
     assert len(sweep.runs) == 3 * 72 + 4 * (8 + 11)
     for row in SELECTED.values():
@@ -46,8 +44,8 @@ def test_only_keeps_tasks_widths_and_methods_and_one_value_is_for_all():
     sweep = paper_sweep([1, 2], ["cube", "96", "alewm"], {"training.num_steps": (100,)})
     (group,) = sweep.groups
     assert group.name == "cube-96 alewm"
-    assert len(group.candidates) == 72
-    assert {len(candidate.runs) for candidate in group.candidates} == {2}
+    assert len(group.configurations) == 72
+    assert {len(runs) for runs in group.configurations} == {2}
     assert {run.config.training.num_steps for run in sweep.runs} == {100}
     assert sweep.tasks == ("cube",)
 
@@ -80,38 +78,38 @@ def test_values_are_parted_at_commas_outside_of_brackets(text, values):
 
 
 def test_gpus_are_dealt_one_process_each_before_a_second():
-    assert _dealt(2, Share()) == [(0,), (1,)]
-    assert _dealt(2, Share(gpus=0.5)) == [(0,), (1,), (0,), (1,)]
-    assert len(_dealt(1, Share(gpus=0.1))) == 10
-    assert _dealt(5, Share(ranks=2)) == [(0, 1), (2, 3)]
-    assert _dealt(1, Share(gpus=2.0)) == []
+    assert _dealt(2, JobResources()) == [(0,), (1,)]
+    assert _dealt(2, JobResources(gpus=0.5)) == [(0,), (1,), (0,), (1,)]
+    assert len(_dealt(1, JobResources(gpus=0.1))) == 10
+    assert _dealt(5, JobResources(ranks=2)) == [(0, 1), (2, 3)]
+    assert _dealt(1, JobResources(gpus=2.0)) == []
 
 
 def test_what_was_not_asked_for_follows_from_what_there_is():
-    assert Share().completed("auto", 16.0, 2.0) == Share(8, 1.0)
-    assert Share(gpus=0.5).completed("auto", 16.0, 2.0) == Share(4, 0.5)
-    assert Share(ranks=2).completed("cuda", 16.0, 4.0) == Share(8, 2.0, 2)
-    assert Share().completed("auto", 16.0, 0.0) == Share(1, 0.0)
-    assert Share(ranks=2).completed("auto", 16.0, 0.0) == Share(2, 0.0, 2)
-    assert Share().completed("cpu", 16.0, 2.0) == Share(1, 0.0)
-    assert Share(cpus=3).completed("auto", 16.0, 2.0) == Share(3, 1.0)
+    assert JobResources().completed("auto", 16.0, 2.0) == JobResources(8, 1.0)
+    assert JobResources(gpus=0.5).completed("auto", 16.0, 2.0) == JobResources(4, 0.5)
+    assert JobResources(ranks=2).completed("cuda", 16.0, 4.0) == JobResources(8, 2.0, 2)
+    assert JobResources().completed("auto", 16.0, 0.0) == JobResources(1, 0.0)
+    assert JobResources(ranks=2).completed("auto", 16.0, 0.0) == JobResources(2, 0.0, 2)
+    assert JobResources().completed("cpu", 16.0, 2.0) == JobResources(1, 0.0)
+    assert JobResources(cpus=3).completed("auto", 16.0, 2.0) == JobResources(3, 1.0)
 
 
 def test_a_trial_without_a_gpu_computes_on_the_cpu():
-    assert Share(gpus=0.0).device("auto") == "cpu"
-    assert Share().device("auto") == "auto"
+    assert JobResources(gpus=0.0).device("auto") == "cpu"
+    assert JobResources().device("auto") == "auto"
     with pytest.raises(InputError, match="--device cuda needs a GPU"):
-        Share(gpus=0.0).device("cuda")
+        JobResources(gpus=0.0).device("cuda")
 
 
 def test_threads_are_what_was_asked_for_or_an_even_share():
     cpu = torch.device("cpu")
-    assert LocalProcesses.sharing(3, cpu, Share(cpus=5)).num_threads == 5
-    assert LocalProcesses.sharing(10_000, cpu, Share()).num_threads == 1
+    assert LocalProcesses.sharing(3, cpu, JobResources(cpus=5)).num_threads == 5
+    assert LocalProcesses.sharing(10_000, cpu, JobResources()).num_threads == 1
 
 
 def test_what_is_followed_takes_its_follower_along():
-    child = [sys.executable, "-m", "alewm.follower", "timeit", "-n1", "-r1", "print('in', flush=True); input()"]
+    child = [sys.executable, "-m", "alewm.workers", "timeit", "-n1", "-r1", "print('in', flush=True); input()"]
     code = f"import subprocess; subprocess.run({child!r})"
     parent = subprocess.Popen(
         [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
@@ -129,7 +127,7 @@ def test_who_died_before_its_follower_began_takes_it_along_too():
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
     follower = subprocess.Popen(
-        [sys.executable, "-m", "alewm.follower", "timeit", "-n1", "-r1", "input()"],
+        [sys.executable, "-m", "alewm.workers", "timeit", "-n1", "-r1", "input()"],
         stdin=subprocess.PIPE,
         env={**os.environ, FOLLOWED: str(gone.pid)},
     )
@@ -143,17 +141,17 @@ def test_ranks_are_launched_as_often_as_asked(capfd):
 
 
 def test_progress_is_read_from_the_last_whole_line(tmp_path):
-    assert progress_of(tmp_path) == Progressed()
+    assert progress_of(tmp_path) == RunProgress()
     lines = [json.dumps({"step": step, "kind": "train", "loss": step / 2}) for step in range(1000)]
     text = "\n".join([*lines, json.dumps({"step": 999, "kind": "validation", "loss": 9}), '{"step": 1000, "ki'])
     (tmp_path / "metrics.jsonl").write_text(text)
-    assert progress_of(tmp_path) == Progressed(999, 499.5)
+    assert progress_of(tmp_path) == RunProgress(999, 499.5)
 
 
 def test_the_table_shows_what_matters_when_not_all_fits(tmp_path):
     rows = {f"run-{i}": BoardRow(f"trial {i}", tmp_path, 10, "finished") for i in range(20)}
     rows["run-7"].state, rows["run-7"].note = "failed", "it was ill\nvery"
-    rows["run-9"].state, rows["run-9"].progressed = "training", Progressed(4, 0.25)
+    rows["run-9"].state, rows["run-9"].progress = "training", RunProgress(4, 0.25)
     console = Console(file=io.StringIO(), width=160, height=10, force_terminal=True, color_system=None)
     console.print(Board(rows, tmp_path, console).table(3))
     shown = console.file.getvalue()
@@ -172,7 +170,7 @@ def finish(library, run, rate, capacity):
     (folder / "config.json").write_text(json.dumps({"data": {"fingerprint": "same"}}))
     (folder / "result.json").write_text(json.dumps({"training": {"validation/loss": 1.0}}))
     found = {"evaluated": VALIDATION.identity(), "episodes": 100, "success_rate": rate, "mean_capacity": capacity}
-    path = Evaluation(run, VALIDATION).folder(library) / "result.json"
+    path = EvaluationWork(run, VALIDATION).folder(library) / "result.json"
     path.parent.mkdir(parents=True)
     path.write_text(json.dumps(found))
 
@@ -181,14 +179,12 @@ def test_the_best_complete_configuration_is_selected_and_the_rest_sorted(tmp_pat
     library = Library(tmp_path / "runs", tmp_path)
     library._fingerprints["two-room"] = "same"
     sweep = preset_sweep(["two-room-192"], [1, 2], {WEIGHT: (0.09, 0.15, 0.3)})
-    first, second, third = sweep.groups[0].candidates
-    for run, rate, capacity in zip(
-        (*first.runs, *second.runs), (0.5, 0.9, 0.9, 0.7), (8.0, 8.0, 16.0, 16.0), strict=True
-    ):
+    first, second, third = sweep.groups[0].configurations
+    for run, rate, capacity in zip((*first, *second), (0.5, 0.9, 0.9, 0.7), (8.0, 8.0, 16.0, 16.0), strict=True):
         finish(library, run, rate, capacity)
-    finish(library, third.runs[0], 1.0, 8.0)  # the best, but its other seed failed
+    finish(library, third[0], 1.0, 8.0)  # the best, but its other seed failed
     trials = make_trials(sweep.runs, VALIDATION)
-    outcome = conclude(sweep, trials, library, VALIDATION, {third.runs[1].name: "it was ill"})
+    outcome = conclude(sweep, trials, library, VALIDATION, {third[1].name: "it was ill"})
     rows = [[cell.text for cell in row] for row in outcome.configurations.rows]
     assert [(row[1], row[2].split()[0], row[-1]) for row in rows] == [
         ("0.15", "80.00", "selected"),
@@ -200,7 +196,7 @@ def test_the_best_complete_configuration_is_selected_and_the_rest_sorted(tmp_pat
     (finding,) = outcome.findings
     assert finding.startswith("two-room-192: selected regularizer_weight=0.15 (80.00 ± 10.00 % of validation pairs")
     page = outcome.write(tmp_path / "out", sweep, library).read_text()
-    assert f"- {third.runs[1].name} failed: it was ill" in page
+    assert f"- {third[1].name} failed: it was ill" in page
     assert {path.name for path in (tmp_path / "out").iterdir()} >= {"sweep.md", "sweep.json", "trials.csv"}
 
 

@@ -2,11 +2,10 @@
 
 import torch
 
-from alewm.sweeps.choice import Choice
 from alewm.sweeps.library import Library
-from alewm.sweeps.scale import make_scale
 from alewm_lab.experiments.catalogue import RECIPES
 from alewm_lab.experiments.framework import execute, record_own_data
+from alewm_lab.experiments.request import Request, make_scale
 
 CPU = torch.device("cpu")
 OWN_DATA = make_scale("smoke").own_data
@@ -25,6 +24,6 @@ def perform(name, library):
     scale = make_scale("smoke")
     # Five capacities of two candidates are evaluations enough with one seed.
     seeds = scale.seeds[:1] if name == "nested-dropout" else RECIPES[name].seeds or scale.seeds
-    experiment = RECIPES[name].build(Choice(scale, seeds))
+    experiment = RECIPES[name].build(Request(scale, seeds))
     record_own_data(library, OWN_DATA, experiment.data_sets)
     return experiment, execute(experiment, library, jobs=1, device=CPU)

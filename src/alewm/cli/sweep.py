@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from alewm.evaluation.settings import EvaluationSettings
-    from alewm.sweeps.grid import Sweep as Grid
-    from alewm.sweeps.jobs import Executor, Share
+    from alewm.sweeps.grid import Grid
+    from alewm.sweeps.jobs import Executor, JobResources
     from alewm.sweeps.library import Library
 
 
@@ -80,7 +80,7 @@ class Sweep:
         from alewm.sweeps.library import Library
         from alewm.sweeps.outcome import folder_name, run_sweep
 
-        share, settings, sweep = self._share(), self._settings(), self._sweep()
+        resources, settings, sweep = self._resources(), self._settings(), self._sweep()
         library = Library(self.runs, self.data)
         if self.dry_run:
             for line in self._planned(sweep, library, settings):
@@ -90,11 +90,11 @@ class Sweep:
         outcome = run_sweep(
             sweep,
             library,
-            lambda: self._executor(share),
+            lambda: self._executor(resources),
             settings,
             out,
             retries=self.retries,
-            num_ranks=share.ranks,
+            num_ranks=resources.ranks,
         )
         path = outcome.write(out, sweep, library)
         print(outcome.configurations.markdown())
@@ -133,8 +133,8 @@ class Sweep:
         cem = CEMConfig.with_a_tenth_elite(self.candidates, self.iterations)
         return EvaluationSettings("validation", self.episodes, planning=PlanningConfig(cem=cem))
 
-    def _share(self) -> "Share":
-        from alewm.sweeps.jobs import Share
+    def _resources(self) -> "JobResources":
+        from alewm.sweeps.jobs import JobResources
 
         if self.retries < 0:
             raise InputError(f"--retries is a number of 0 or more, got {self.retries}.")
@@ -144,26 +144,24 @@ class Sweep:
             raise InputError(f"--jobs is a number of processes, or 0 for as many as have room; got {self.jobs}.")
         if self.jobs is not None and self.address is not None:
             raise InputError("--jobs runs processes of this machine and --address a Ray cluster; give one of the two.")
-        return Share(self.cpus_per_trial, self.gpus_per_trial, self.ranks_per_trial)
+        return JobResources(self.cpus_per_trial, self.gpus_per_trial, self.ranks_per_trial)
 
     def _planned(self, sweep: "Grid", library: "Library", settings: "EvaluationSettings | None") -> "Iterator[str]":
         from alewm.sweeps.estimate import evaluation_cost, hours_of, planned_work
-        from alewm.sweeps.results import Stage
-        from alewm.sweeps.work import Evaluation, Training
+        from alewm.sweeps.work import EvaluationWork, TrainingWork
 
-        trainings = [Training(run, self.ranks_per_trial) for run in sweep.runs]
-        evaluations = [Evaluation(run, settings) for run in sweep.runs] if settings is not None else []
-        stage = Stage("selecting on validation pairs", lambda _: evaluations, len(evaluations))
+        trainings = [TrainingWork(run, self.ranks_per_trial) for run in sweep.runs]
+        evaluations = [EvaluationWork(run, settings) for run in sweep.runs] if settings is not None else []
         costs = [evaluation_cost(each) for each in evaluations if not each.is_done(library)]
         hours = hours_of(sweep.runs, costs, library, self.updates_per_second)
-        return planned_work(trainings, [stage], library, hours)
+        return planned_work(trainings, evaluations, library, hours)
 
-    def _executor(self, share: "Share") -> "Executor":
+    def _executor(self, resources: "JobResources") -> "Executor":
         if self.jobs is not None:
             from alewm.devices import find_device
             from alewm.sweeps.local_processes import LocalProcesses
 
-            return LocalProcesses.sharing(self.jobs, find_device(share.device(self.device)), share)
+            return LocalProcesses.sharing(self.jobs, find_device(resources.device(self.device)), resources)
         from alewm.sweeps.ray_cluster import RayCluster
 
-        return RayCluster(self.address, self.device, share)
+        return RayCluster(self.address, self.device, resources)

@@ -22,9 +22,8 @@ from rich.text import Text
 
 from alewm.evaluation.settings import EvaluationSettings
 from alewm.sweeps.jobs import Job
-from alewm.sweeps.library import Library
-from alewm.sweeps.run import Run
-from alewm.sweeps.work import Evaluation, Training, Work
+from alewm.sweeps.library import Library, TrainingRun
+from alewm.sweeps.work import EvaluationWork, TrainingWork, Work
 
 _TAIL_BYTES = 8192
 
@@ -33,7 +32,7 @@ _TAIL_BYTES = 8192
 class Trial:
     """A configuration with one seed."""
 
-    run: Run
+    run: TrainingRun
     works: tuple[Work, ...]
     """Training, then the evaluation if there is to be one."""
 
@@ -43,35 +42,35 @@ class Trial:
 
 
 def make_trials(
-    runs: Sequence[Run], settings: EvaluationSettings | None, *, num_ranks: int = 1, num_threads: int = 0
+    runs: Sequence[TrainingRun], settings: EvaluationSettings | None, *, num_ranks: int = 1, num_threads: int = 0
 ) -> list[Trial]:
     """A trial per run; `settings` say how each is evaluated, on validation pairs and no others."""
     assert settings is None or settings.split == "validation", "a sweep selects, so it looks at validation pairs only"
-    evaluations = {run: (Evaluation(run, settings),) if settings is not None else () for run in runs}
-    return [Trial(run, (Training(run, num_ranks, num_threads), *evaluations[run])) for run in runs]
+    evaluations = {run: (EvaluationWork(run, settings),) if settings is not None else () for run in runs}
+    return [Trial(run, (TrainingWork(run, num_ranks, num_threads), *evaluations[run])) for run in runs]
 
 
 @dataclass(frozen=True)
-class Progressed:
+class RunProgress:
     """How far a run's training is."""
 
     step: int = 0
     loss: float | None = None
 
 
-def progress_of(folder: Path) -> Progressed:
+def progress_of(folder: Path) -> RunProgress:
     """What the last complete line of the run's metrics says."""
     try:
         with (folder / "metrics.jsonl").open("rb") as file:
             file.seek(max(0, file.seek(0, 2) - _TAIL_BYTES))
             lines = file.read().splitlines()
     except FileNotFoundError:
-        return Progressed()
+        return RunProgress()
     for line in reversed(lines):
         record = _record(line)
         if record.get("kind") == "train":
-            return Progressed(record["step"], record["loss"])
-    return Progressed()
+            return RunProgress(record["step"], record["loss"])
+    return RunProgress()
 
 
 def _record(line: bytes) -> dict[str, Any]:
@@ -104,7 +103,7 @@ class BoardRow:
     state: str = "waiting"
     attempt: int = 0
     """0 where nothing was left to do."""
-    progressed: Progressed = field(default_factory=Progressed)
+    progress: RunProgress = field(default_factory=RunProgress)
     note: str = ""
 
 
@@ -136,7 +135,7 @@ class Board:
     def succeeded(self, job: Job) -> None:
         """Its trial has finished."""
         row = self.rows[job.name]
-        row.state, row.attempt, row.progressed, row.note = "finished", job.attempt, progress_of(row.folder), ""
+        row.state, row.attempt, row.progress, row.note = "finished", job.attempt, progress_of(row.folder), ""
         self._say(f"{row.label}: finished")
 
     def failed(self, job: Job, failure: str, *, is_tried_again: bool) -> None:
@@ -153,7 +152,7 @@ class Board:
         for name, row in self.rows.items():
             if row.state in ("finished", "failed") or f"{name}.{row.attempt}.log" not in begun:
                 continue
-            row.progressed = progress_of(row.folder)
+            row.progress = progress_of(row.folder)
             row.state = "evaluating" if (row.folder / "result.json").exists() else "training"
         if self._live is not None:
             self._live.update(self.table(self._console.height - 4), refresh=True)
@@ -171,11 +170,11 @@ class Board:
         for head in ("trial", "state", "updates", "loss", "attempt", "last failure"):
             table.add_column(head, justify="right" if head in ("updates", "loss", "attempt") else "left", no_wrap=True)
         for row in shown:
-            loss = "" if row.progressed.loss is None else f"{row.progressed.loss:.4f}"
+            loss = "" if row.progress.loss is None else f"{row.progress.loss:.4f}"
             table.add_row(
                 row.label,
                 Text(row.state, STYLES[row.state]),
-                f"{row.progressed.step}/{row.num_steps}",
+                f"{row.progress.step}/{row.num_steps}",
                 loss,
                 str(row.attempt or ""),
                 row.note.splitlines()[0] if row.note else "",
@@ -189,7 +188,7 @@ class Board:
         elapsed = timedelta(seconds=int(time.monotonic() - self._began))
         text = f"{len(self.rows)} trials: {', '.join(parts)}; {elapsed}"
         running = [row for row in self.rows.values() if row.state == "training"]
-        done = "".join(f"; {row.label} {row.progressed.step}/{row.num_steps}" for row in running[:4])
+        done = "".join(f"; {row.label} {row.progress.step}/{row.num_steps}" for row in running[:4])
         return text if self._live is not None else text + done
 
     def _say(self, line: str) -> None:

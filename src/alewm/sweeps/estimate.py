@@ -1,8 +1,7 @@
 """Seconds of training and evaluation: from measured figures, or scaled from them by arithmetic.
 
-Models of the paper's size on one NVIDIA H200, tiny ones on one AMD EPYC core.
-
-What an experiment would do: every command, the count of runs, and an estimate of hours.
+Models of the paper's size on one NVIDIA H200, tiny ones on one AMD EPYC core. A dry run prints every command, the count
+of runs and the estimate.
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,13 +11,13 @@ from alewm.data.splits import NUM_TEST, NUM_VALIDATION
 from alewm.data.windows import WindowShape
 from alewm.model.world_model import WorldModelConfig
 from alewm.planning.cem import CEMConfig
-from alewm.sweeps.library import Library
-from alewm.sweeps.results import Experiment, NotThereYetError, Results, Stage
-from alewm.sweeps.run import Run
-from alewm.sweeps.scale import TINY_PRESET
-from alewm.sweeps.work import Evaluation, Training, Work
+from alewm.sweeps.library import Library, TrainingRun
+from alewm.sweeps.work import EvaluationWork, TrainingWork, Work
 from alewm.training.config import RunConfig
 from alewm.training.presets import preset
+
+TINY_PRESET = "two-room-tiny"
+"""ALeWM of the scales that need no GPU."""
 
 MEASURED_PRESET = "two-room-192"
 """The configuration whose evaluations were timed, and from which updates of other encoder widths are scaled."""
@@ -85,7 +84,7 @@ def update_cost(config: RunConfig, own_seconds: float | None = None) -> Cost:
     return Cost(seconds, f"encoder width {width}: {1000 * seconds:.1f} ms per update, {basis}")
 
 
-def evaluation_cost(work: Evaluation) -> Cost:
+def evaluation_cost(work: EvaluationWork) -> Cost:
     """The pairs of a split: search, scaled by the predictor's multiply-adds and the plans made, and drawing."""
     model, settings = work.run.config.model, work.settings
     num_pairs = settings.num_episodes or (NUM_VALIDATION if settings.split == "validation" else NUM_TEST)
@@ -141,47 +140,38 @@ class Hours:
     """A line per kind of run."""
 
 
-def planned(experiment: Experiment, library: Library, updates_per_second: float | None = None) -> Iterator[str]:
-    """Lines for a terminal; comments start with #, so that the rest can be given to a shell."""
-    hours = estimated_hours(experiment, library, updates_per_second)
-    return planned_work([Training(run) for run in experiment.runs], experiment.stages, library, hours)
-
-
 def planned_work(
-    trainings: Sequence[Training], stages: Sequence[Stage], library: Library, hours: Hours
+    trainings: Sequence[TrainingWork], works: Sequence[Work], library: Library, hours: Hours, num_later: int = 0
 ) -> Iterator[str]:
-    """The same for runs to be trained and what follows."""
+    """Lines for a terminal; comments start with #, so that the rest can be given to a shell.
+
+    `works` follow the trainings; `num_later` more depend on their results, and have no command yet.
+    """
     missing = [training for training in trainings if not training.is_done(library)]
     if missing:
         yield f"# training: {len(missing)} of {len(trainings)} runs are missing"
     yield from (training.command(library) for training in missing)
-    num_evaluations = 0
-    for stage in stages:
-        works = _missing_works(stage, library)
-        if works is None:
-            yield f"# {stage.title}: at most {stage.most}, known once the work above is done"
-            num_evaluations += stage.most
-            continue
-        if works:
-            yield f"# {stage.title}: {len(works)}"
-        yield from (work.command(library) for work in works)
-        num_evaluations += len(works)
+    left = missing_works(works, library)
+    if left:
+        yield f"# evaluations and measurements: {len(left)}"
+    yield from (work.command(library) for work in left)
+    if num_later:
+        yield f"# planning to test pairs: at most {num_later}, known once the work above is done"
     yield (
         f"# {len(trainings)} runs, {len(trainings) - len(missing)} of them finished; "
-        f"at most {num_evaluations} evaluations and measurements missing"
+        f"at most {len(left) + num_later} evaluations and measurements missing"
     )
     yield f"# about {hours.training:.1f} hours of training and {hours.evaluation:.1f} of evaluation, one by one"
     yield from (f"#   {line}" for line in hours.basis)
 
 
-def estimated_hours(experiment: Experiment, library: Library, updates_per_second: float | None = None) -> Hours:
-    """Hours of what is missing, one thing after the other."""
-    costs = [cost for stage in experiment.stages for cost in _stage_costs(stage, experiment, library)]
-    return hours_of(experiment.runs, costs, library, updates_per_second)
+def missing_works(works: Sequence[Work], library: Library) -> list[Work]:
+    """Those that are not done, each once."""
+    return [work for work in dict.fromkeys(works) if not work.is_done(library)]
 
 
 def hours_of(
-    runs: Sequence[Run], evaluations: Sequence[Cost], library: Library, updates_per_second: float | None = None
+    runs: Sequence[TrainingRun], evaluations: Sequence[Cost], library: Library, updates_per_second: float | None = None
 ) -> Hours:
     """Hours of training those of `runs` that are missing, and of `evaluations`.
 
@@ -204,21 +194,3 @@ def hours_of(
     basis |= dict.fromkeys(cost.basis for cost in evaluations)
     evaluation = sum((cost.seconds for cost in evaluations), 0.0)
     return Hours(training / 3600, evaluation / 3600, (*basis, NOT_COUNTED))
-
-
-def _missing_works(stage: Stage, library: Library) -> Sequence[Work] | None:
-    """What is left of a stage; None while earlier work decides it."""
-    try:
-        return [work for work in dict.fromkeys(stage.works(Results(library))) if not work.is_done(library)]
-    except NotThereYetError:
-        return None
-
-
-def _stage_costs(stage: Stage, experiment: Experiment, library: Library) -> list[Cost]:
-    works = _missing_works(stage, library)
-    if works is not None:
-        return [evaluation_cost(work) for work in works if isinstance(work, Evaluation)]
-    # Which runs it will be is not known yet: as many as there may be, of the mean cost of all.
-    test = experiment.choice.scale.evaluation()
-    every = [evaluation_cost(Evaluation(run, test)) for run in experiment.runs]
-    return [Cost(stage.most * each.seconds / len(every), each.basis) for each in every]

@@ -1,7 +1,4 @@
-"""In which fields the trials of a sweep differ, and how tables call them.
-
-Which trials a sweep has: the paper's grids, or one's own, over presets and seeds.
-"""
+"""The trials of a sweep: the paper's grids or one's own, over presets and seeds, and the fields that differ."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -10,17 +7,23 @@ from typing import Any
 
 from alewm.config import changed_fields, overridden, to_dict
 from alewm.errors import InputError, unknown_name
-from alewm.sweeps.choice import DEGREE, GRIDS, MULTIPLIER, TASK_TITLES, WEIGHT, Choice
-from alewm.sweeps.results import Candidate, unique
-from alewm.sweeps.run import Run
-from alewm.sweeps.scale import make_scale
-from alewm.training.config import check_trainable
-from alewm.training.presets import CAPACITIES, LEWM_WEIGHT, preset
+from alewm.sweeps.library import TrainingRun, unique
+from alewm.training.config import RunConfig, check_trainable
+from alewm.training.presets import ACTION_DIMS, CAPACITIES, as_lewm, preset
 
 SEED = "training.seed"
+TASKS = tuple(ACTION_DIMS)
+"""In the paper's order."""
+
+WEIGHT, MULTIPLIER, DEGREE = "objective.regularizer_weight", "training.optim.selector_multiplier", "model.prior_degree"
+GRIDS = {WEIGHT: (0.09, 0.15, 0.2, 0.3), MULTIPLIER: (1.0, 2.0, 3.0), DEGREE: (-1.0, -0.5, 0.0, 1.0, 2.0, 3.0)}
+"""The paper's grids of λ, s_q and α."""
+
+Runs = tuple[TrainingRun, ...]
+"""One configuration, trained with several seeds."""
 
 
-def varied_fields(runs: Sequence[Run]) -> tuple[str, ...]:
+def varied_fields(runs: Sequence[TrainingRun]) -> tuple[str, ...]:
     """The dotted paths of all fields in which any two of `runs` differ, seeds apart."""
     found: dict[str, None] = {}
     for run in runs[1:]:
@@ -30,7 +33,7 @@ def varied_fields(runs: Sequence[Run]) -> tuple[str, ...]:
     return tuple(field for field in sorted(found) if field != SEED)
 
 
-def shown_value(run: Run, field: str) -> str:
+def shown_value(run: TrainingRun, field: str) -> str:
     """What `run` has in a field."""
     value: Any = to_dict(run.config)
     for name in field.split("."):
@@ -44,7 +47,7 @@ def short_names(fields: Sequence[str]) -> dict[str, str]:
     return {field: word if last.count(word) == 1 else field for field, word in zip(fields, last, strict=True)}
 
 
-def configuration(run: Run, fields: Sequence[str]) -> str:
+def configuration(run: TrainingRun, fields: Sequence[str]) -> str:
     """`name=value` for each of `fields`."""
     return " ".join(f"{name}={shown_value(run, field)}" for field, name in short_names(fields).items())
 
@@ -65,48 +68,21 @@ Values = Mapping[str, Sequence[Any]]
 
 
 @dataclass(frozen=True)
-class Block:
-    """The candidates of one backbone on one task."""
-
-    task: str
-    width: int
-    lewm: tuple[Candidate, ...]
-    alewm: tuple[Candidate, ...]
-
-    @property
-    def full_width(self) -> tuple[Candidate, ...]:
-        """LeWM at d_max, once per weight."""
-        return tuple(each for each in self.lewm if each.runs[0].config.model.latent_dim == self.width)
-
-
-def candidates_of(choice: Choice, task: str, width: int) -> Block:
-    """LeWM at every width of the grid, and ALeWM as the paper selected it; with a search, at every grid point."""
-    weights = GRIDS[WEIGHT] if choice.searches else (LEWM_WEIGHT,)
-    lewm = tuple(
-        Candidate(choice.over_seeds(choice.lewm, task, width, latent_dim, weight=weight))
-        for latent_dim, weight in product(choice.widths_of_lewm(width), weights)
-    )
-    changes = choice.variations(WEIGHT, MULTIPLIER, DEGREE) if choice.searches else [{}]
-    alewm = tuple(Candidate(choice.over_seeds(choice.alewm, task, width, changes=each)) for each in changes)
-    return Block(task, width, lewm, alewm)
-
-
-@dataclass(frozen=True)
 class Group:
     """Configurations that compete: one of them is selected."""
 
     name: str
-    candidates: tuple[Candidate, ...]
+    configurations: tuple[Runs, ...]
 
     @property
-    def runs(self) -> tuple[Run, ...]:
+    def runs(self) -> tuple[TrainingRun, ...]:
         """Its trials."""
-        return tuple(run for candidate in self.candidates for run in candidate.runs)
+        return tuple(run for runs in self.configurations for run in runs)
 
 
 @dataclass(frozen=True)
-class Sweep:
-    """Groups of trials."""
+class Grid:
+    """All trials of a sweep, in groups."""
 
     name: str
     groups: tuple[Group, ...]
@@ -122,7 +98,7 @@ class Sweep:
             )
 
     @property
-    def runs(self) -> tuple[Run, ...]:
+    def runs(self) -> tuple[TrainingRun, ...]:
         """All trials; a configuration that two groups share is trained once."""
         return unique([run for group in self.groups for run in group.runs])
 
@@ -132,52 +108,63 @@ class Sweep:
         return tuple(dict.fromkeys(run.task for run in self.runs))
 
 
-def paper_sweep(seeds: Sequence[int], only: Sequence[str] = (), values: Values | None = None) -> Sweep:
+def paper_sweep(seeds: Sequence[int], only: Sequence[str] = (), values: Values | None = None) -> Grid:
     """The paper's search: per task and width, LeWM over widths and λ, ALeWM over λ, s_q and α.
 
     `only` names tasks, widths and methods; `values`, one per field, are the same for all trials.
     """
     fixed = _only_values(values or {})
+    known = [*TASKS, *map(str, CAPACITIES), *METHODS]
     for name in only:
-        if name not in {*TASK_TITLES, *map(str, CAPACITIES), *METHODS}:
-            raise unknown_name("task, width or method", name, [*TASK_TITLES, *map(str, CAPACITIES), *METHODS])
-    methods = [name for name in METHODS if name in only] or METHODS
-    others = tuple(name for name in only if name not in METHODS)
-    choice = Choice(make_scale("paper"), tuple(seeds), others, searches=True)
+        if name not in known:
+            raise unknown_name("task, width or method", name, known)
+    asked = [
+        [name for name in kind if name in only] or list(kind) for kind in (tuple(map(str, CAPACITIES)), TASKS, METHODS)
+    ]
     groups = []
-    for width, task in product(choice.widths(*CAPACITIES), choice.tasks(*TASK_TITLES)):
-        block = candidates_of(choice, task, width)
-        for method in methods:
-            candidates = block.alewm if method == "alewm" else block.lewm
-            kept = {tuple(run.key for run in each.runs): each for each in (_changed(c, fixed) for c in candidates)}
-            groups.append(Group(f"{task}-{width} {method}", tuple(kept.values())))
-    return Sweep("paper", tuple(groups))
+    for width, task, method in product(*asked):
+        points = _paper_points(task, int(width), method)
+        configurations = [_over_seeds(name, overridden(config, fixed), seeds) for name, config in points]
+        groups.append(Group(f"{task}-{width} {method}", _distinct(configurations)))
+    return Grid("paper", tuple(groups))
 
 
-def preset_sweep(presets: Sequence[str], seeds: Sequence[int], values: Values | None = None) -> Sweep:
+def _paper_points(task: str, width: int, method: str) -> list[tuple[str, RunConfig]]:
+    """Preset and configuration of every point of the paper's grid."""
+    name = f"{task}-{width}"
+    if method == "lewm":
+        grid = product(CAPACITIES[width], GRIDS[WEIGHT])
+        return [(f"{name}-lewm-{latent_dim}", as_lewm(preset(name), latent_dim, weight)) for latent_dim, weight in grid]
+    fields = SEARCHED[method]
+    points = product(*(GRIDS[field] for field in fields))
+    return [(name, overridden(preset(name), dict(zip(fields, point, strict=True)))) for point in points]
+
+
+def preset_sweep(presets: Sequence[str], seeds: Sequence[int], values: Values | None = None) -> Grid:
     """A grid around each of `presets`.
 
     Fields for which `values` has several make the grid; where none has, the grid is the paper's for the preset's
     method, less the fields that `values` fixes.
     """
-    groups = [Group(name, _candidates(name, tuple(seeds), values or {})) for name in dict.fromkeys(presets)]
-    return Sweep("-".join(group.name for group in groups), tuple(groups))
+    groups = [Group(name, _configurations(name, seeds, values or {})) for name in dict.fromkeys(presets)]
+    return Grid("-".join(group.name for group in groups), tuple(groups))
 
 
-def _candidates(name: str, seeds: tuple[int, ...], values: Values) -> tuple[Candidate, ...]:
+def _configurations(name: str, seeds: Sequence[int], values: Values) -> tuple[Runs, ...]:
     base, axes = preset(name), dict(values)
     if all(len(each) == 1 for each in values.values()):
         axes = {field: GRIDS[field] for field in SEARCHED[base.objective.method]} | axes
-    candidates = {}
-    for point in product(*axes.values()):
-        config = overridden(base, dict(zip(axes, point, strict=True)))
-        runs = tuple(Run(name, replace(config, training=replace(config.training, seed=seed))) for seed in seeds)
-        candidates[runs[0].key] = Candidate(runs)
-    return tuple(candidates.values())
+    points = (dict(zip(axes, point, strict=True)) for point in product(*axes.values()))
+    return _distinct([_over_seeds(name, overridden(base, point), seeds) for point in points])
 
 
-def _changed(candidate: Candidate, changes: Mapping[str, Any]) -> Candidate:
-    return Candidate(tuple(run.with_fields(changes) for run in candidate.runs)) if changes else candidate
+def _over_seeds(name: str, config: RunConfig, seeds: Sequence[int]) -> Runs:
+    return tuple(TrainingRun(name, replace(config, training=replace(config.training, seed=seed))) for seed in seeds)
+
+
+def _distinct(configurations: Sequence[Runs]) -> tuple[Runs, ...]:
+    """Fixing a field that the grid varies leaves points that are alike."""
+    return tuple({tuple(run.key for run in runs): runs for runs in configurations}.values())
 
 
 def _only_values(values: Values) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from alewm.sweeps.work import Work
 
 
 @dataclass(frozen=True)
-class Share:
+class JobResources:
     """Cores and GPUs of one job; where a number is not given, the executor decides by what there is."""
 
     cpus: int | None = None
@@ -48,8 +48,8 @@ class Share:
                 f"out."
             )
 
-    def completed(self, device: str, num_cpus: float, num_gpus: float) -> "Share":
-        """The share with both numbers given, on machines that have so many cores and GPUs in all.
+    def completed(self, device: str, num_cpus: float, num_gpus: float) -> "JobResources":
+        """The same with both numbers given, on machines that have so many cores and GPUs in all.
 
         Unless asked otherwise a job has a GPU for each of its ranks where there are GPUs, and as many cores as come
         with them; where there are none, a core per rank.
@@ -144,7 +144,7 @@ LOOK_EVERY_SECONDS = 0.5
 
 
 @dataclass(frozen=True)
-class Ended:
+class JobResult:
     """A job that is no longer being done."""
 
     job: Job
@@ -164,7 +164,7 @@ class Executor(Protocol):
     def submit(self, job: Job) -> None:
         """Have `job` done when there is room."""
 
-    def wait(self, seconds: float) -> list[Ended]:
+    def wait(self, seconds: float) -> list[JobResult]:
         """Those that ended since the last call; after `seconds` at most, also if none did."""
 
     def close(self) -> None:

@@ -1,18 +1,100 @@
-"""The folder of all runs: whoever trained a configuration there before, under whatever name, spares the next."""
+"""Training runs by their configuration: finished ones are found and reused by config hash."""
 
+import hashlib
+import json
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from alewm.config import to_dict
-from alewm.data.collect import collect_command
+from alewm.config import changed_fields, overridden, to_dict
 from alewm.data.store import EpisodeStore
-from alewm.envs.registry import get_task
 from alewm.errors import InputError
 from alewm.files import read_json
 from alewm.runs.folder import RunFolder
-from alewm.sweeps.choice import TASK_TITLES
-from alewm.sweeps.run import Run, config_key, weights_key
+from alewm.training.config import RunConfig
+from alewm.training.presets import preset
+
+NUM_WINDOWS = {"two-room": 730_809, "push-t": 1_981_721, "reacher": 1_820_000, "cube": 1_820_000}
+"""Windows in the published file of each task; only estimates of time use them."""
+
+OBSERVED = frozenset(
+    {"log_every", "diagnose_every", "validate_every", "validation_batches", "checkpoint_every", "keep_checkpoints"}
+)
+"""Fields of the training that say when it is watched and saved; its weights do not depend on them."""
+
+
+@dataclass(frozen=True)
+class TrainingRun:
+    """A configuration to train once per data file, whoever asks for it."""
+
+    preset: str
+    """The preset it is nearest to."""
+    config: RunConfig
+    """Everything that decides it, seed included."""
+
+    @property
+    def seed(self) -> int:
+        """Of first weights, shuffling and noise."""
+        return self.config.training.seed
+
+    @property
+    def task(self) -> str:
+        """Whose episodes it learns from."""
+        return self.config.task
+
+    @property
+    def data_sets(self) -> tuple[str, ...]:
+        """The names of what it learns from; most runs have one, named like the task."""
+        return tuple(self.config.data_sets)
+
+    @cached_property
+    def key(self) -> str:
+        """A hash of the configuration."""
+        return config_key(to_dict(self.config))
+
+    @property
+    def name(self) -> str:
+        """The run's folder, readable and unambiguous."""
+        return f"{self.preset}-{self.seed}-{self.key[:8]}"
+
+    @property
+    def num_updates(self) -> int:
+        """Updates in all, on a file of the published size."""
+        num_windows = sum(NUM_WINDOWS[task] for task in self.config.data_sets.values())
+        return self.config.training.total_steps(num_windows // self.config.training.batch_size)
+
+    def command(self, data: Sequence[Path], out: Path) -> str:
+        """What trains it from a shell."""
+        changes = changed_fields(self.config, preset(self.preset))
+        seed = changes.pop("training.seed", self.seed)
+        settings = [f"{name}={json.dumps(value)}" for name, value in changes.items()]
+        files = [word for path in data for word in ("--data", str(path))]
+        words = ["alewm", "train", self.preset, *files, "--out", str(out), "--seed", str(seed)]
+        return shlex.join([*words, *(["--set", *settings] if settings else [])])
+
+    def with_fields(self, changes: Mapping[str, Any]) -> "TrainingRun":
+        """The run with other values in the fields `changes` names by dotted path."""
+        return TrainingRun(self.preset, overridden(self.config, changes))
+
+
+def config_key(config: Mapping[str, Any]) -> str:
+    """A hash of a configuration as `to_dict` gives it; the data a run adds to its config.json does not count."""
+    counted = {name: value for name, value in config.items() if name != "data"}
+    return hashlib.sha256(json.dumps(counted, sort_keys=True).encode()).hexdigest()
+
+
+def weights_key(config: Mapping[str, Any]) -> str:
+    """The same of what decides the weights at the end: how often a run was looked at and saved does not."""
+    training = {name: value for name, value in config["training"].items() if name not in OBSERVED}
+    return config_key({**config, "training": training})
+
+
+def unique(runs: Sequence[TrainingRun]) -> tuple[TrainingRun, ...]:
+    """The runs without repetition: two presets may name one configuration."""
+    return tuple({run.key: run for run in reversed(runs)}.values())[::-1]
 
 
 class Library:
@@ -30,7 +112,7 @@ class Library:
         is_file = self.data.is_file() or (self.data.suffix == ".h5" and not self.data.is_dir())
         return self.data if is_file else self.data / f"{task}.h5"
 
-    def data_paths(self, run: Run) -> tuple[Path, ...]:
+    def data_paths(self, run: TrainingRun) -> tuple[Path, ...]:
         """What `run` learns from, in order."""
         return tuple(self.data_path(name) for name in run.data_sets)
 
@@ -44,18 +126,7 @@ class Library:
                 f"under the names in these commands:\n{commands}"
             )
 
-    def data_notes(self, data_sets: set[str]) -> str:
-        """What every caption must say about data that was recorded here instead of where published numbers are from."""
-        notes = []
-        for name in sorted(data_sets):
-            with EpisodeStore.open(self.data_path(name)) as store:
-                command = collect_command(store.attributes, store.path.name)
-                task = store.attributes["task"] if command else None  # a data set may be called otherwise
-            if task is not None and (note := get_task(task).note_on(command)):
-                notes.append(f"{TASK_TITLES[task]}: {note}")
-        return " ".join(dict.fromkeys(notes))
-
-    def folder(self, run: Run) -> Path:
+    def folder(self, run: TrainingRun) -> Path:
         """Where `run` is, or will be; two presets that name one configuration share a folder.
 
         A finished run that was watched and saved at other intervals has the same weights, and serves as well.
@@ -64,7 +135,7 @@ class Library:
             self._known[run.key] = self._finished.get(weights_key(to_dict(run.config)), self.root / run.name)
         return self._known[run.key]
 
-    def holding(self, *runs: Run) -> "Library":
+    def holding(self, *runs: TrainingRun) -> "Library":
         """The same for whoever needs these `runs` alone: small enough to be sent to another machine."""
         library = Library(self.root, self.data)
         library._known = {run.key: self.folder(run) for run in runs}
@@ -76,7 +147,7 @@ class Library:
         library._known = {key: folder / path for key, path in self._known.items()}
         return library
 
-    def is_trained(self, run: Run) -> bool:
+    def is_trained(self, run: TrainingRun) -> bool:
         """Whether it has been trained to its end, on the data that is here now."""
         folder = self.folder(run)
         if "training" not in RunFolder(folder).result():
@@ -91,7 +162,7 @@ class Library:
                 )
         return True
 
-    def command(self, run: Run) -> str:
+    def command(self, run: TrainingRun) -> str:
         """What trains `run` from a shell."""
         return run.command(self.data_paths(run), self.folder(run))
 

@@ -1,31 +1,27 @@
-"""Jobs in processes of this machine, each with its share of the GPUs and cores."""
+"""Jobs in processes of this machine, each with its part of the GPUs and cores."""
 
-import multiprocessing
 import os
 import signal
 from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
-from multiprocessing.context import SpawnProcess
 
 import torch
 
 from alewm.errors import InputError
-from alewm.sweeps.jobs import Ended, Job, Share
-from alewm.workers import follow_parent, num_available_cores, num_processes, starting_workers
+from alewm.sweeps.jobs import Job, JobResources, JobResult
+from alewm.workers import WorkerProcess, num_available_cores, num_processes
 
 VISIBLE_GPUS = "CUDA_VISIBLE_DEVICES"
 
 
-@dataclass
-class _Worker:
-    """A process that does one job after the other."""
+class _Worker(WorkerProcess):
+    """A process that does one job after the other, and sees these GPUs."""
 
-    process: SpawnProcess
-    pipe: Connection
-    job: Job | None = None
+    def __init__(self, gpus: tuple[int, ...]) -> None:
+        super().__init__(_serve, gpus)
+        self.job: Job | None = None
 
 
 class LocalProcesses:
@@ -39,25 +35,25 @@ class LocalProcesses:
         self._queue: deque[Job] = deque()
 
     @classmethod
-    def sharing(cls, jobs: int, device: torch.device, share: Share) -> "LocalProcesses":
+    def sharing(cls, jobs: int, device: torch.device, resources: JobResources) -> "LocalProcesses":
         """`jobs` processes; 0 is as many as the machine's GPUs, or else its cores, have room for."""
         is_spread = device.type == "cuda" and device.index is None
-        gpus = _dealt(torch.cuda.device_count(), share) if is_spread else []
+        gpus = _dealt(torch.cuda.device_count(), resources) if is_spread else []
         if is_spread and not gpus:
-            wanted, found = share.gpus or share.ranks, torch.cuda.device_count()
+            wanted, found = resources.gpus or resources.ranks, torch.cuda.device_count()
             raise InputError(f"A trial asks for {wanted:g} GPUs, but this machine has {found}.")
-        room = len(gpus) or max(1, num_available_cores() // (share.cpus or share.ranks))
+        room = len(gpus) or max(1, num_available_cores() // (resources.cpus or resources.ranks))
         count = num_processes(jobs) if jobs else room
-        if gpus and share.gpus:
+        if gpus and resources.gpus:
             count = min(count, room)
-        threads = share.cpus or max(1, num_available_cores() // count)
+        threads = resources.cpus or max(1, num_available_cores() // count)
         return cls([gpus[i % len(gpus)] if gpus else () for i in range(count)], str(device), threads)
 
     def submit(self, job: Job) -> None:
         """Have `job` done by the next free process."""
         self._queue.append(job)
 
-    def wait(self, seconds: float) -> list[Ended]:
+    def wait(self, seconds: float) -> list[JobResult]:
         """Those that ended since the last call."""
         self._fill()
         busy = [each for each in self._workers if each is not None and each.job is not None]
@@ -71,7 +67,7 @@ class LocalProcesses:
             except (EOFError, OSError):  # it died, perhaps amid its answer
                 worker.process.join()
                 failure = _death(worker.process.exitcode)
-            ended.append(Ended(worker.job, failure))
+            ended.append(JobResult(worker.job, failure))
             worker.job = None
             if failure is not None:
                 self._dismiss(self._workers.index(worker))
@@ -92,7 +88,7 @@ class LocalProcesses:
                 self._dismiss(slot)  # it died between jobs
                 worker = None
             if worker is None:
-                worker = self._workers[slot] = _start(self._gpus[slot])
+                worker = self._workers[slot] = _Worker(self._gpus[slot])
             if worker.job is None:
                 worker.job = self._queue.popleft()
                 with suppress(BrokenPipeError):  # it died just now, which `wait` will find
@@ -101,35 +97,20 @@ class LocalProcesses:
     def _dismiss(self, slot: int) -> None:
         worker = self._workers[slot]
         if worker is not None:
-            worker.process.kill()
-            worker.process.join()
-            worker.process.close()
-            worker.pipe.close()
+            worker.kill()
         self._workers[slot] = None
 
 
-def _dealt(num_gpus: int, share: Share) -> list[tuple[int, ...]]:
+def _dealt(num_gpus: int, resources: JobResources) -> list[tuple[int, ...]]:
     """Which GPUs each of the processes that have room sees: first one process on each, then a second."""
-    wanted = share.gpus or share.ranks
+    wanted = resources.gpus or resources.ranks
     if wanted < 1:
         return [(gpu,) for _ in range(int(1 / wanted + 1e-9)) for gpu in range(num_gpus)]
     size = int(wanted)
     return [tuple(range(start, start + size)) for start in range(0, num_gpus - size + 1, size)]
 
 
-def _start(gpus: tuple[int, ...]) -> _Worker:
-    # Spawned, not forked: a fork copies torch's thread pools in whatever state they are.
-    context = multiprocessing.get_context("spawn")
-    ours, theirs = context.Pipe()
-    process = context.Process(target=_serve, args=(theirs, gpus), daemon=True)
-    with starting_workers():
-        process.start()
-    theirs.close()
-    return _Worker(process, ours)
-
-
 def _serve(pipe: Connection, gpus: tuple[int, ...]) -> None:
-    follow_parent()
     if gpus:
         visible = os.environ.get(VISIBLE_GPUS, "")
         names = visible.split(",") if visible else [str(gpu) for gpu in range(max(gpus) + 1)]

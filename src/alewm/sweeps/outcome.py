@@ -1,7 +1,4 @@
-"""What a sweep found: its trials and its configurations by validation success, and which one is selected.
-
-Running a sweep: what is missing is trained and evaluated by an executor, and the outcome read from run folders.
-"""
+"""Running a sweep: an executor does what is missing; tables sort trials and configurations, and one is selected."""
 
 import hashlib
 import shlex
@@ -16,11 +13,10 @@ from alewm.files import write_json, write_text
 from alewm.runs.folder import RunFolder
 from alewm.runs.provenance import provenance
 from alewm.sweeps.board import Board, BoardRow, Trial, make_trials, progress_of
-from alewm.sweeps.grid import Group, Sweep, configuration, short_names, shown_value, varied_fields
+from alewm.sweeps.grid import Grid, Group, Runs, configuration, short_names, shown_value, varied_fields
 from alewm.sweeps.jobs import Executor, finish_all, make_job
-from alewm.sweeps.library import Library
-from alewm.sweeps.results import Candidate, Results, select
-from alewm.sweeps.run import Run
+from alewm.sweeps.library import Library, TrainingRun
+from alewm.sweeps.work import EvaluationWork, over_seeds
 from alewm.tables import Row, Table
 from alewm.training.data import TrainingData
 
@@ -41,7 +37,7 @@ class SweepOutcome:
         found = [f"- {finding}" for finding in self.findings]
         return "\n".join([self.configurations.markdown(), *found, *failed, "", self.trials.markdown()])
 
-    def write(self, out: Path, sweep: Sweep, library: Library) -> Path:
+    def write(self, out: Path, sweep: Grid, library: Library) -> Path:
         """Writes sweep.md, trials.csv, configurations.csv and sweep.json below `out`; the path of the first."""
         write_text(out / "trials.csv", self.trials.csv())
         write_text(out / "configurations.csv", self.configurations.csv())
@@ -58,7 +54,7 @@ class SweepOutcome:
 
 
 def conclude(
-    sweep: Sweep,
+    sweep: Grid,
     trials: Sequence[Trial],
     library: Library,
     settings: EvaluationSettings | None,
@@ -73,8 +69,8 @@ def conclude(
     for group in sweep.groups:
         by_trial += [reader.trial_row(group, run) for run in sorted(group.runs, key=reader.run_order)]
         chosen = reader.selected(group)
-        for candidate in sorted(group.candidates, key=reader.candidate_order):
-            by_configuration.append(reader.candidate_row(group, candidate, is_selected=candidate is chosen))
+        for runs in sorted(group.configurations, key=reader.configuration_order):
+            by_configuration.append(reader.configuration_row(group, runs, is_selected=runs is chosen))
         findings.append(reader.finding(group, chosen))
     success = "validation success (%)"
     measured = [success, "mean capacity", "validation loss"]
@@ -94,41 +90,41 @@ class _Reader:
     """Reads what run folders say about the trials of one sweep."""
 
     def __init__(
-        self, sweep: Sweep, trials: Sequence[Trial], library: Library, settings: EvaluationSettings | None
+        self, sweep: Grid, trials: Sequence[Trial], library: Library, settings: EvaluationSettings | None
     ) -> None:
-        self.library, self.settings, self.results = library, settings, Results(library)
+        self.library, self.settings = library, settings
         self.fields = varied_fields(sweep.runs)
         self.names = short_names(self.fields)
         self.done = {trial.run.key for trial in trials if trial.is_done(library)}
 
-    def is_complete(self, candidate: Candidate) -> bool:
+    def is_complete(self, runs: Runs) -> bool:
         """Whether all its seeds have finished."""
-        return all(run.key in self.done for run in candidate.runs)
+        return all(run.key in self.done for run in runs)
 
-    def selected(self, group: Group) -> Candidate | None:
+    def selected(self, group: Group) -> Runs | None:
         """The configuration validation pairs prefer; None without evaluations, or where nothing finished."""
-        complete = [candidate for candidate in group.candidates if self.is_complete(candidate)]
-        return select(complete, self.results, self.settings) if complete and self.settings is not None else None
+        complete = [runs for runs in group.configurations if self.is_complete(runs)]
+        return select(complete, self.library, self.settings) if complete and self.settings is not None else None
 
-    def run_order(self, run: Run) -> tuple[bool, float, float, float]:
+    def run_order(self, run: TrainingRun) -> tuple[bool, float, float, float]:
         """Finished ones first, the most successful of them first."""
         if run.key not in self.done:
             return True, 0.0, 0.0, 0.0
         if self.settings is None:
             return False, self._loss(run), 0.0, 0.0
-        found = self.results.evaluation(run, self.settings)
+        found = EvaluationWork(run, self.settings).found(self.library)
         return False, -found["success_rate"], found["mean_capacity"], run.config.objective.regularizer_weight
 
-    def candidate_order(self, candidate: Candidate) -> tuple[bool, float, float, float]:
+    def configuration_order(self, runs: Runs) -> tuple[bool, float, float, float]:
         """As for trials, by means over seeds."""
-        if not self.is_complete(candidate):
+        if not self.is_complete(runs):
             return True, 0.0, 0.0, 0.0
-        _, *columns = zip(*map(self.run_order, candidate.runs), strict=True)
+        _, *columns = zip(*map(self.run_order, runs), strict=True)
         # Rounded, so that equal numbers of successes tie as they do in selection.
         success, capacity, weight = (round(fmean(column), 9) for column in columns)
         return False, success, capacity, weight
 
-    def trial_row(self, group: Group, run: Run) -> Row:
+    def trial_row(self, group: Group, run: TrainingRun) -> Row:
         """What is known of a trial."""
         is_done = run.key in self.done
         state = "finished" if is_done else "failed"
@@ -136,43 +132,64 @@ class _Reader:
         measured = self._measured((run,)) if is_done else ["", "", ""]
         return [group.name, *values, str(run.seed), *measured, state, str(self.library.folder(run))]
 
-    def candidate_row(self, group: Group, candidate: Candidate, *, is_selected: bool) -> Row:
+    def configuration_row(self, group: Group, runs: Runs, *, is_selected: bool) -> Row:
         """Means over seeds."""
-        values = [shown_value(candidate.runs[0], field) for field in self.fields]
-        measured = self._measured(candidate.runs) if self.is_complete(candidate) else ["incomplete", "", ""]
+        values = [shown_value(runs[0], field) for field in self.fields]
+        measured = self._measured(runs) if self.is_complete(runs) else ["incomplete", "", ""]
         return [group.name, *values, *measured, "selected" if is_selected else ""]
 
-    def finding(self, group: Group, chosen: Candidate | None) -> str:
+    def finding(self, group: Group, chosen: Runs | None) -> str:
         """A sentence that names the selected configuration."""
-        num_complete = sum(map(self.is_complete, group.candidates))
-        counted = f"{num_complete} of {len(group.candidates)} configurations are complete"
+        num_complete = sum(map(self.is_complete, group.configurations))
+        counted = f"{num_complete} of {len(group.configurations)} configurations are complete"
         if chosen is None:
             return f"{group.name}: nothing is selected; {counted}."
-        what = configuration(chosen.runs[0], self.fields) or "the only configuration"
-        rate = self.results.over_seeds(chosen.runs, self.settings).percent() if self.settings is not None else ""
-        folders = shlex.join(str(self.library.folder(run)) for run in chosen.runs)
+        what = configuration(chosen[0], self.fields) or "the only configuration"
+        rate = "" if self.settings is None else over_seeds(chosen, self.settings, self.library).percent()
+        folders = shlex.join(str(self.library.folder(run)) for run in chosen)
         return (
             f"{group.name}: selected {what} ({rate} % of validation pairs; {counted}). Test pairs, once: "
             f"`alewm evaluate {folders}`"
         )
 
-    def _measured(self, runs: Sequence[Run]) -> list[str]:
+    def _measured(self, runs: Sequence[TrainingRun]) -> list[str]:
         if self.settings is None:
             return ["", "", self._mean_loss(runs)]
-        success = self.results.over_seeds(runs, self.settings).percent()
-        return [success, self.results.over_seeds(runs, self.settings, "mean_capacity").shown(), self._mean_loss(runs)]
+        success = over_seeds(runs, self.settings, self.library)
+        capacity = over_seeds(runs, self.settings, self.library, "mean_capacity")
+        return [success.percent(), capacity.shown(), self._mean_loss(runs)]
 
-    def _mean_loss(self, runs: Sequence[Run]) -> str:
+    def _mean_loss(self, runs: Sequence[TrainingRun]) -> str:
         return f"{sum(map(self._loss, runs)) / len(runs):.4f}"
 
-    def _loss(self, run: Run) -> float:
+    def _loss(self, run: TrainingRun) -> float:
         training = RunFolder(self.library.folder(run)).result()["training"]
         # Files with very few episodes have no validation windows.
         return float(training.get("validation/loss", "nan"))
 
 
+def select(configurations: Sequence[Runs], library: Library, settings: EvaluationSettings) -> Runs:
+    """The configuration that succeeds most often; ties go to the smaller capacity or width, then to the smaller λ.
+
+    Successes are counted, not averaged: every configuration meets the same pairs with as many seeds, and counts tie
+    exactly where means would differ by rounding.
+    """
+    assert settings.split == "validation", "selection looks at validation pairs only"
+    assert len({len(runs) for runs in configurations}) == 1, "configurations have different numbers of seeds"
+    if len(configurations) == 1:
+        return configurations[0]
+
+    def preference(runs: Runs) -> tuple[int, float, float]:
+        found = [EvaluationWork(run, settings).found(library) for run in runs]
+        successes = sum(round(each["success_rate"] * each["episodes"]) for each in found)
+        capacity = sum(each["mean_capacity"] for each in found) / len(found)
+        return -successes, capacity, runs[0].config.objective.regularizer_weight
+
+    return min(configurations, key=preference)
+
+
 def run_sweep(
-    sweep: Sweep,
+    sweep: Grid,
     library: Library,
     make_executor: Callable[[], Executor],
     settings: EvaluationSettings | None,
@@ -206,20 +223,20 @@ def run_sweep(
             if run.name in jobs:
                 row.attempt = jobs[run.name].attempt
             else:
-                row.state, row.progressed = "finished", progress_of(folder)
+                row.state, row.progress = "finished", progress_of(folder)
             rows[run.name] = row
         with Board(rows, logs) as board:
             failures = finish_all(list(jobs.values()), executor, board, retries=retries)
     return conclude(sweep, trials, library, settings, failures)
 
 
-def folder_name(sweep: Sweep) -> str:
+def folder_name(sweep: Grid) -> str:
     """A name for the sweep's own files that another grid does not have."""
     keys = "".join(sorted(run.key for run in sweep.runs))
     return f"{sweep.name[:60]}-{hashlib.sha256(keys.encode()).hexdigest()[:8]}"
 
 
-def _check_data(sweep: Sweep, library: Library) -> dict[str, int]:
+def _check_data(sweep: Grid, library: Library) -> dict[str, int]:
     """Training windows by task; a file that fits no trial is refused before any begins."""
     first = {run.task: run for run in reversed(sweep.runs)}
     counts = {}
@@ -229,5 +246,5 @@ def _check_data(sweep: Sweep, library: Library) -> dict[str, int]:
     return counts
 
 
-def _batch(run: Run) -> int:
+def _batch(run: TrainingRun) -> int:
     return run.config.training.batch_size

@@ -11,7 +11,7 @@ from typing import Any
 
 from alewm.devices import find_device
 from alewm.errors import InputError
-from alewm.sweeps.jobs import Ended, Job, Share
+from alewm.sweeps.jobs import Job, JobResources, JobResult
 from alewm.workers import num_available_cores
 
 LOCAL = "local"
@@ -22,35 +22,35 @@ OBJECT_STORE_BYTES = 100 * 2**20
 class RayCluster:
     """Ray, started here or found at an address."""
 
-    def __init__(self, address: str | None, device: str, share: Share) -> None:
+    def __init__(self, address: str | None, device: str, resources: JobResources) -> None:
         """`address` is HOST:PORT or auto; without one, RAY_ADDRESS counts if it is set, else Ray starts here."""
         self._ray = _import_ray()
         address = address or os.environ.get("RAY_ADDRESS") or LOCAL
-        device = share.device(device)
+        device = resources.device(device)
         if address == LOCAL:
             find_device(device)
         _connect(self._ray, address)
-        resources: dict[str, float] = self._ray.cluster_resources()
-        share = share.completed(device, resources.get("CPU", 0.0), resources.get("GPU", 0.0))
-        assert share.cpus is not None
-        assert share.gpus is not None
-        self._check_room(address, share.cpus, share.gpus)
+        found: dict[str, float] = self._ray.cluster_resources()
+        resources = resources.completed(device, found.get("CPU", 0.0), found.get("GPU", 0.0))
+        assert resources.cpus is not None
+        assert resources.gpus is not None
+        self._check_room(address, resources.cpus, resources.gpus)
         # Ray hides all GPUs that a job did not ask for, so that the first visible one is the right one.
-        self.device, self.num_threads = share.device(device), share.cpus
+        self.device, self.num_threads = resources.device(device), resources.cpus
         # Failures are counted and reported by whoever submits, for all executors alike; Ray retries nothing itself.
-        self._task = self._ray.remote(num_cpus=share.cpus, num_gpus=share.gpus, max_retries=0)(_perform)
+        self._task = self._ray.remote(num_cpus=resources.cpus, num_gpus=resources.gpus, max_retries=0)(_perform)
         self._jobs: dict[Any, Job] = {}
 
     def submit(self, job: Job) -> None:
         """Have `job` done where the cluster has room."""
         self._jobs[self._task.remote(job)] = job
 
-    def wait(self, seconds: float) -> list[Ended]:
+    def wait(self, seconds: float) -> list[JobResult]:
         """Those that ended since the last call."""
         references = list(self._jobs)
         if self._ray.wait(references, num_returns=1, timeout=seconds)[0]:
             ready, _ = self._ray.wait(references, num_returns=len(references), timeout=0)
-            return [Ended(self._jobs.pop(each), self._failure(each)) for each in ready]
+            return [JobResult(self._jobs.pop(each), self._failure(each)) for each in ready]
         return []
 
     def close(self) -> None:

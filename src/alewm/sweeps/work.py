@@ -1,49 +1,49 @@
-"""Starting the processes that train one model together.
+"""Units of work, each done once: training a run, and evaluating it on stored pairs."""
 
-Units of work, each done once: training a run, evaluating it, measuring something on its model.
-"""
-
-import os
 import shlex
-import subprocess
-import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 
 from alewm.evaluation.evaluate_run import evaluate_run
 from alewm.evaluation.settings import EvaluationSettings, results_folder
-from alewm.evaluation.trained import read_measurement, write_measurement
+from alewm.evaluation.statistics import Spread
 from alewm.files import read_if_there
-from alewm.follower import FOLLOWED
-from alewm.sweeps.library import Library
-from alewm.sweeps.run import Run
+from alewm.sweeps.library import Library, TrainingRun
 from alewm.training.train_run import train_run
+from alewm.workers import launch_ranks
 
 
-def launch_ranks(num_ranks: int, words: Sequence[str]) -> None:
-    """Runs `alewm WORDS` in `num_ranks` processes of this machine that share every batch, and waits for their end.
+class NotThereYetError(LookupError):
+    """A result was asked for that no run folder has."""
 
-    They end with this process, however that ends. Each has its share of this process's threads.
-    """
-    follower = "alewm.follower"
-    torchrun = [sys.executable, "-m", follower, "torch.distributed.run", "--standalone", "--nproc_per_node"]
-    own = {FOLLOWED: str(os.getpid()), "OMP_NUM_THREADS": str(max(1, torch.get_num_threads() // num_ranks))}
-    done = subprocess.run(
-        [*torchrun, str(num_ranks), "-m", follower, "alewm", *words], env={**os.environ, **own}, check=False
-    )
-    if done.returncode:
-        raise RuntimeError(f"torchrun ended with status {done.returncode}; its log says why")
+
+@runtime_checkable
+class Work(Protocol):
+    """Something to do once with one run; where it is done already, its result is in the run's folder."""
+
+    @property
+    def run(self) -> TrainingRun:
+        """The run it is about."""
+
+    def is_done(self, library: Library) -> bool:
+        """Whether nothing is left to do."""
+
+    def perform(self, library: Library, device: torch.device, command: str | None = None) -> None:
+        """Do it; what is written names `command`, or else the work's own command."""
+
+    def command(self, library: Library) -> str:
+        """The same from a shell."""
 
 
 @dataclass(frozen=True)
-class Training:
+class TrainingWork:
     """Train `run` to its end."""
 
-    run: Run
+    run: TrainingRun
     num_ranks: int = 1
     """Processes that share every batch."""
     num_threads: int = 0
@@ -78,10 +78,10 @@ class Training:
 
 
 @dataclass(frozen=True)
-class Evaluation:
+class EvaluationWork:
     """Plan with `run` to stored pairs."""
 
-    run: Run
+    run: TrainingRun
     settings: EvaluationSettings
     num_animations: int = 0
     """Episodes to film."""
@@ -96,6 +96,14 @@ class Evaluation:
         asked = self.settings.identity()
         known = found.get("evaluated", {})
         return found if known and all(known.get(name) == value for name, value in asked.items()) else None
+
+    def found(self, library: Library) -> dict[str, Any]:
+        """What it found; an error before it has been done."""
+        result = self.result(library)
+        if result is None:
+            settings = self.settings.name() or "default settings"
+            raise NotThereYetError(f"{self.run.name} has not been evaluated with {settings}.")
+        return result
 
     def is_done(self, library: Library) -> bool:
         """Whether its result is there."""
@@ -132,42 +140,8 @@ class Evaluation:
         return shlex.join([*words, "--animations", str(self.num_animations)])
 
 
-Measure = Callable[[Path, Path, torch.device, Mapping[str, Any]], dict[str, Any]]
-"""From a run's folder, its data file, a device and options to plain JSON values."""
-
-
-@dataclass(frozen=True)
-class Measurement:
-    """Something computed on a trained model, kept below RUN/measurements."""
-
-    run: Run
-    name: str
-    """What it is called; its folder."""
-    measure: Measure
-    """A function at the top of a module, so that other processes find it."""
-    options: tuple[tuple[str, Any], ...] = ()
-    """What it depends on besides the run."""
-    made_by: str = ""
-    """The command of the experiment that makes it."""
-
-    def result(self, library: Library) -> dict[str, Any] | None:
-        """What it found with these options, or None before it has been done."""
-        return read_measurement(library.folder(self.run), self.name, dict(self.options))
-
-    def is_done(self, library: Library) -> bool:
-        """Whether its result is there."""
-        return self.result(library) is not None
-
-    def perform(self, library: Library, device: torch.device, command: str | None = None) -> None:
-        """Measures; the result names the experiment's command."""
-        data = library.data_path(self.run.task)
-        options = dict(self.options)
-        measured = self.measure(library.folder(self.run), data, device, options)
-        write_measurement(library.folder(self.run), self.name, options, measured, self.made_by or command)
-
-    def command(self, library: Library) -> str:
-        """The same from a shell: the experiment itself, which reuses everything else."""
-        return f"{self.made_by}  # {self.name} of {library.folder(self.run)}"
-
-
-Work = Training | Evaluation | Measurement
+def over_seeds(
+    runs: Sequence[TrainingRun], settings: EvaluationSettings, library: Library, name: str = "success_rate"
+) -> Spread:
+    """Mean and SEM over the runs of one number of their evaluations."""
+    return Spread.of([float(EvaluationWork(run, settings).found(library)[name]) for run in runs])

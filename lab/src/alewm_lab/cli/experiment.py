@@ -13,10 +13,10 @@ from alewm.workers import num_processes
 from alewm_lab.oscillator import NAME as OSCILLATOR
 
 if TYPE_CHECKING:
-    from alewm.sweeps.choice import Choice
     from alewm.sweeps.jobs import Executor
     from alewm.sweeps.library import Library
-    from alewm.sweeps.results import Recipe
+    from alewm_lab.experiments.experiment import Recipe
+    from alewm_lab.experiments.request import Request
 
 
 @dataclass(frozen=True)
@@ -86,24 +86,23 @@ class Experiment:
 
         from alewm.devices import find_device
         from alewm.runs.provenance import provenance
-        from alewm.sweeps.estimate import planned
-        from alewm_lab.experiments.framework import execute, record_own_data, write_outcome
+        from alewm_lab.experiments.framework import execute, planned, record_own_data, write_outcome
         from alewm_lab.publishing.experiments_page import write_experiments_report
 
         asked = recipe(self.name)
-        choice = self._choice(asked)
-        library = self._library(choice)
-        experiment = asked.build(choice)
+        request = self._request(asked)
+        library = self._library(request)
+        experiment = asked.build(request)
         if self.dry_run:
             for line in planned(experiment, library, self.updates_per_second):
                 print(line)
             return
         device, jobs = find_device(self.device), num_processes(self.jobs)
-        if choice.scale.own_data is not None:
-            record_own_data(library, choice.scale.own_data, experiment.data_sets)
+        if request.scale.own_data is not None:
+            record_own_data(library, request.scale.own_data, experiment.data_sets)
         executor = self._cluster() if self.ray else None
         outcome = execute(experiment, library, jobs=jobs, device=device, executor=executor)
-        out = self.runs / "experiments" / f"{experiment.name}-{choice.folder}"
+        out = self.runs / "experiments" / f"{experiment.name}-{request.folder}"
         write_outcome(experiment, outcome, asked.summary, provenance()["command"], out)
         for table in outcome.tables:
             print(table.markdown())
@@ -125,10 +124,10 @@ class Experiment:
             raise InputError(f"--updates-per-second must be positive, got {self.updates_per_second}.")
 
     def _cluster(self) -> "Executor":
-        from alewm.sweeps.jobs import Share
+        from alewm.sweeps.jobs import JobResources
         from alewm.sweeps.ray_cluster import RayCluster
 
-        return RayCluster(self.address, self.device, Share())
+        return RayCluster(self.address, self.device, JobResources())
 
     def _run_oscillator(self) -> None:
         """The toy study has runs, scales and seeds of its own."""
@@ -149,9 +148,8 @@ class Experiment:
             return
         Oscillator(out=out, seeds=seeds, epochs=epochs, jobs=self.jobs).run()
 
-    def _choice(self, asked: "Recipe") -> "Choice":
-        from alewm.sweeps.choice import Choice
-        from alewm.sweeps.scale import make_scale
+    def _request(self, asked: "Recipe") -> "Request":
+        from alewm_lab.experiments.request import Request, make_scale
 
         scale = make_scale(self.scale, self.short_steps, self.short_rate)
         if scale.is_for_cpu and self.only:
@@ -162,11 +160,11 @@ class Experiment:
             raise InputError(f"{asked.name} does not choose LeWM's width, so that --lewm-widths has nothing to limit.")
         seeds = self.seeds or asked.seeds or scale.seeds
         check_seeds(seeds)
-        return Choice(scale, seeds, self.only, self.search, self.lewm_widths)
+        return Request(scale, seeds, self.only, self.search, self.lewm_widths)
 
-    def _library(self, choice: "Choice") -> "Library":
+    def _library(self, request: "Request") -> "Library":
         from alewm.sweeps.library import Library
 
-        if choice.is_for_cpu:
+        if request.is_for_cpu:
             return Library(self.runs / self.scale, self.runs / self.scale / "data")
         return Library(self.runs, self.data)

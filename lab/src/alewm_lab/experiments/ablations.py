@@ -12,34 +12,35 @@ from matplotlib.figure import Figure
 
 from alewm.capacity.prior import distance_from_survival
 from alewm.evaluation.statistics import Spread
-from alewm.sweeps.choice import MULTIPLIER, TASK_TITLES, Choice
-from alewm.sweeps.results import Drawing, Experiment, Outcome, Recipe, Results, Stage
-from alewm.sweeps.run import Run
-from alewm.sweeps.work import Evaluation, Training
+from alewm.sweeps.grid import MULTIPLIER
+from alewm.sweeps.library import TrainingRun
+from alewm.sweeps.work import EvaluationWork, TrainingWork
 from alewm.tables import NONE, Cell, Row, Table
 from alewm.theme import Draw, Series, Theme
 from alewm.training.config import Method
 from alewm_lab.experiments.capacity_dynamics import draw_dynamics, q_over_training
 from alewm_lab.experiments.contest import Groups
+from alewm_lab.experiments.experiment import Drawing, Experiment, Outcome, Recipe, Results
+from alewm_lab.experiments.request import TASK_TITLES, Request
 from alewm_lab.experiments.training_path import PATH_HEAD, PATH_LEGEND, path_cells
 
 
-def learns_q(run: Run) -> bool:
+def learns_q(run: TrainingRun) -> bool:
     """Whether q moves while it trains."""
     return run.config.model.has_selector and not run.config.objective.freezes_selector
 
 
-def success_table(choice: Choice, groups: Groups, results: Results) -> Table:
+def success_table(request: Request, groups: Groups, results: Results) -> Table:
     """Success, pairs won and lost against the task's first variant, capacity, and how the latent meets its target."""
-    test = choice.scale.evaluation()
-    first: dict[str, tuple[str, tuple[Run, ...]]] = {}
+    test = request.scale.evaluation()
+    first: dict[str, tuple[str, tuple[TrainingRun, ...]]] = {}
     for (task, name), runs in groups.items():
         first.setdefault(task, (name, runs))
     rows: list[Row] = []
     for (task, name), runs in groups.items():
         whole, others = first[task]
         rates = [100 * results.evaluation(run, test)["success_rate"] for run in runs]
-        won, lost = only_one_reaches(choice, runs, others, results)
+        won, lost = only_one_reaches(request, runs, others, results)
         shown = [
             results.over_seeds(runs, test).percent(1),
             ", ".join(f"{rate:.1f}" for rate in rates),
@@ -57,41 +58,41 @@ def success_table(choice: Choice, groups: Groups, results: Results) -> Table:
         f"the last batch looked at in training how far the variance of a masked coordinate is from the prior's "
         f"survival, on average over coordinates, and the effective rank of latents."
     )
-    return Table.of("ablations", choice.caption(text), head, rows)
+    return Table.of("ablations", request.caption(text), head, rows)
 
 
-def selector_table(choice: Choice, groups: Groups, results: Results) -> Table:
+def selector_table(request: Request, groups: Groups, results: Results) -> Table:
     """How far q went from the prior and when, where it ended, and when prediction came."""
     rows: list[Row] = []
     for (task, name), runs in groups.items():
         dynamics = [q_over_training(run, results) for run in runs if learns_q(run)]
-        commands = tuple(Training(run).command(results.library) for run in runs)
+        commands = tuple(TrainingWork(run).command(results.library) for run in runs)
         cells = path_cells(dynamics, [_losses(run, results) for run in runs])
         rows.append([TASK_TITLES[task], name, *(Cell(text, commands=commands) for text in cells)])
     text = f"What the selector did while training: {PATH_LEGEND}."
-    return Table.of("selector", choice.caption(text), ["task", "variant", *PATH_HEAD], rows)
+    return Table.of("selector", request.caption(text), ["task", "variant", *PATH_HEAD], rows)
 
 
 def capacities_table(
-    choice: Choice, groups: Groups, imposed: Mapping[tuple[str, str], Sequence[int]], results: Results
+    request: Request, groups: Groups, imposed: Mapping[tuple[str, str], Sequence[int]], results: Results
 ) -> Table:
     """Success with the capacities that were `imposed`, beside that with the chosen one."""
     ks = sorted({k for each in imposed.values() for k in each})
     rows: list[Row] = []
     for (task, name), runs in groups.items():
         cells = [
-            results.success_cell(runs, choice.scale.evaluation(capacity=str(k))) if k in imposed[task, name] else NONE
+            results.success_cell(runs, request.scale.evaluation(capacity=str(k))) if k in imposed[task, name] else NONE
             for k in ks
         ]
-        rows.append([TASK_TITLES[task], name, *cells, results.success_cell(runs, choice.scale.evaluation())])
+        rows.append([TASK_TITLES[task], name, *cells, results.success_cell(runs, request.scale.evaluation())])
     head = ["task", "variant", *(f"k = {k}" for k in ks), "as chosen"]
     text = "Test success (%, mean ± SEM over seeds) with imposed capacities and with the capacity that is chosen."
-    return Table.of("capacities", choice.caption(text), head, rows)
+    return Table.of("capacities", request.caption(text), head, rows)
 
 
-def success_dots(choice: Choice, groups: Groups, results: Results) -> Draw:
+def success_dots(request: Request, groups: Groups, results: Results) -> Draw:
     """A panel per task, a line per variant, a dot per seed; the first variant stands out."""
-    test = choice.scale.evaluation()
+    test = request.scale.evaluation()
     rates = {key: [100 * results.evaluation(run, test)["success_rate"] for run in runs] for key, runs in groups.items()}
     tasks, names = (list(dict.fromkeys(parts)) for parts in zip(*groups, strict=True))
 
@@ -111,9 +112,11 @@ def success_dots(choice: Choice, groups: Groups, results: Results) -> Draw:
     return draw
 
 
-def only_one_reaches(choice: Choice, runs: Sequence[Run], others: Sequence[Run], results: Results) -> tuple[int, int]:
+def only_one_reaches(
+    request: Request, runs: Sequence[TrainingRun], others: Sequence[TrainingRun], results: Results
+) -> tuple[int, int]:
     """Test pairs that only `runs` reach, and that only `others` reach, seed by seed, added up."""
-    test = choice.scale.evaluation()
+    test = request.scale.evaluation()
     matched = [
         (ours.success, theirs.success)
         for run, other in zip(runs, others, strict=True)
@@ -122,18 +125,18 @@ def only_one_reaches(choice: Choice, runs: Sequence[Run], others: Sequence[Run],
     return sum(a and not b for a, b in matched), sum(b and not a for a, b in matched)
 
 
-def misfit(run: Run, results: Results) -> float:
+def misfit(run: TrainingRun, results: Results) -> float:
     """Mean over coordinates of |masked variance - prior survival|, the last time training looked."""
     last = results.metrics(run, "latent")[-1]
     return distance_from_survival(last["masked_variance"], last["prior_survival"])
 
 
-def _losses(run: Run, results: Results) -> Series:
+def _losses(run: TrainingRun, results: Results) -> Series:
     entries = results.metrics(run, "train")
     return [float(entry["step"]) for entry in entries], [float(entry["prediction"]) for entry in entries]
 
 
-def _effective_rank(run: Run, results: Results) -> float:
+def _effective_rank(run: TrainingRun, results: Results) -> float:
     return float(results.metrics(run, "latent")[-1]["effective_rank"])
 
 
@@ -144,16 +147,16 @@ class Variant:
     method: Method = "alewm"
     changes: Mapping[str, Any] = field(default_factory=dict)
 
-    def runs(self, choice: Choice, task: str, width: int) -> tuple[Run, ...]:
+    def runs(self, request: Request, task: str, width: int) -> tuple[TrainingRun, ...]:
         """One per seed."""
         if self.method == "lewm":
-            return choice.over_seeds(choice.lewm, task, width, width)
+            return request.over_seeds(request.lewm, task, width, width)
         makers = {
-            "alewm": choice.alewm,
-            "alewm-sigreg": choice.alewm_sigreg,
-            "nested-dropout": choice.nested_dropout,
+            "alewm": request.alewm,
+            "alewm-sigreg": request.alewm_sigreg,
+            "nested-dropout": request.nested_dropout,
         }
-        return choice.over_seeds(makers[self.method], task, width, changes=self.changes)
+        return request.over_seeds(makers[self.method], task, width, changes=self.changes)
 
 
 VARIANTS = {
@@ -176,21 +179,21 @@ SWEPT = ("ALeWM", "nested dropout", "nested dropout, full target")
 """Planned with every capacity; others with the one they choose, the smallest and the largest."""
 
 
-def build(choice: Choice) -> Experiment:
+def build(request: Request) -> Experiment:
     """All variants of one width, planned as they choose and with imposed capacities."""
-    (width,) = choice.widths(192)
+    (width,) = request.widths(192)
     groups: Groups = {
-        (task, name): variant.runs(choice, task, width)
-        for task in choice.tasks(*TASK_TITLES)
+        (task, name): variant.runs(request, task, width)
+        for task in request.tasks(*TASK_TITLES)
         for name, variant in VARIANTS.items()
     }
     # Seed by seed, so that an interruption leaves whole comparisons.
-    runs = tuple(group[index] for index in range(len(choice.seeds)) for group in groups.values())
-    test = choice.scale.evaluation()
-    works = [Evaluation(run, test) for run in runs]
+    runs = tuple(group[index] for index in range(len(request.seeds)) for group in groups.values())
+    test = request.scale.evaluation()
+    works = [EvaluationWork(run, test) for run in runs]
     imposed = {key: _imposed(key[1], group[0]) for key, group in groups.items()}
     works += [
-        Evaluation(run, choice.scale.evaluation(capacity=str(k)))
+        EvaluationWork(run, request.scale.evaluation(capacity=str(k)))
         for key, group in groups.items()
         for k in imposed[key]
         for run in group
@@ -198,29 +201,27 @@ def build(choice: Choice) -> Experiment:
 
     def outcome(results: Results) -> Outcome:
         tables = (
-            success_table(choice, groups, results),
-            selector_table(choice, groups, results),
-            capacities_table(choice, groups, imposed, results),
+            success_table(request, groups, results),
+            selector_table(request, groups, results),
+            capacities_table(request, groups, imposed, results),
         )
-        text = choice.caption("Test success by variant: a dot per seed, their mean as a line.")
-        dots = Drawing("ablations", text, success_dots(choice, groups, results), results.commands(runs, test))
+        text = request.caption("Test success by variant: a dot per seed, their mean as a line.")
+        dots = Drawing("ablations", text, success_dots(request, groups, results), results.commands(runs, test))
         moving = {key: group[0] for key, group in groups.items() if learns_q(group[0])}
         panels = [
             (f"{TASK_TITLES[task]}, {name}", q_over_training(run, results)) for (task, name), run in moving.items()
         ]
-        text = choice.caption(
-            f"Mean probability of each capacity over training of seed {choice.seeds[0]}, averaged over the batches "
+        text = request.caption(
+            f"Mean probability of each capacity over training of seed {request.seeds[0]}, averaged over the batches "
             f"between two logged steps; at step 0 it is the prior."
         )
-        commands = tuple(Training(run).command(results.library) for run in moving.values())
+        commands = tuple(TrainingWork(run).command(results.library) for run in moving.values())
         return Outcome(tables, (dots, Drawing("ablations-q", text, draw_dynamics(panels), commands)))
 
-    return Experiment(
-        "ablations", choice, runs, (Stage("planning to test pairs", lambda _: works, len(works)),), outcome
-    )
+    return Experiment("ablations", request, runs, outcome, tuple(works))
 
 
-def _imposed(name: str, run: Run) -> tuple[int, ...]:
+def _imposed(name: str, run: TrainingRun) -> tuple[int, ...]:
     """Capacities that a variant plans with besides the one it chooses; a model with one capacity has none."""
     ks = run.config.model.capacities
     if len(ks) == 1:

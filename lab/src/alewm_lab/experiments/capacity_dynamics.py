@@ -1,30 +1,37 @@
-"""The mean of q per capacity over training."""
+"""The mean of q per capacity over training: of one task, and of one model on two data sets."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from math import ceil
 
 from matplotlib.figure import Figure
+from matplotlib.ticker import EngFormatter, MaxNLocator
 
 from alewm.capacity.prior import capacity_prior
-from alewm.sweeps.choice import TASK_TITLES, Choice
-from alewm.sweeps.results import Drawing, Experiment, Outcome, Recipe, Results
-from alewm.sweeps.run import Run
-from alewm.sweeps.work import Training
+from alewm.errors import InputError
+from alewm.evaluation.settings import EvaluationSettings
+from alewm.evaluation.statistics import Spread
+from alewm.sweeps.grid import DEGREE
+from alewm.sweeps.library import TrainingRun
+from alewm.sweeps.work import EvaluationWork, TrainingWork
 from alewm.tables import Cell, Row, Table
-from alewm.theme import Draw, Theme, panel_grid
-from alewm.training.presets import SEEDS
+from alewm.theme import Draw, Series, Theme, panel_grid, thinned
+from alewm.training.presets import MIXED, MIXED_SELECTED, SEEDS
+from alewm_lab.experiments.experiment import Drawing, Experiment, Outcome, Recipe, Results
+from alewm_lab.experiments.request import TASK_TITLES, Request
 from alewm_lab.experiments.training_path import Dynamics, starting_at
 
 
-def build(choice: Choice) -> Experiment:
+def build_capacity_dynamics(request: Request) -> Experiment:
     """One model per task and seed; nothing is evaluated, since training itself records q."""
-    (width,) = choice.widths(192)
-    runs = tuple(run for task in choice.tasks(*TASK_TITLES) for run in choice.over_seeds(choice.alewm, task, width))
+    (width,) = request.widths(192)
+    runs = tuple(run for task in request.tasks(*TASK_TITLES) for run in request.over_seeds(request.alewm, task, width))
 
     def outcome(results: Results) -> Outcome:
         dynamics = [(f"{TASK_TITLES[run.task]}, seed {run.seed}", q_over_training(run, results)) for run in runs]
         rows: list[Row] = []
         for run, (title, found) in zip(runs, dynamics, strict=True):
-            command = (Training(run).command(results.library),)
+            command = (TrainingWork(run).command(results.library),)
             for name, index in (("prior", 0), ("at the end", -1)):
                 probabilities = [values[index] for _, values in found.values()]
                 top = max(probabilities)
@@ -33,18 +40,18 @@ def build(choice: Choice) -> Experiment:
         text = (
             "Mean probability of each capacity before the first update, where q is the prior, and in the last batches."
         )
-        table = Table.of("capacity-dynamics", choice.caption(text), head, rows)
-        caption = choice.caption(
+        table = Table.of("capacity-dynamics", request.caption(text), head, rows)
+        caption = request.caption(
             "Mean probability of each capacity over training, averaged over the batches between two logged steps; at "
             "step 0 it is the prior."
         )
-        commands = tuple(Training(run).command(results.library) for run in runs)
+        commands = tuple(TrainingWork(run).command(results.library) for run in runs)
         return Outcome((table,), (Drawing("capacity-dynamics", caption, draw_dynamics(dynamics), commands),))
 
-    return Experiment("capacity-dynamics", choice, runs, (), outcome)
+    return Experiment("capacity-dynamics", request, runs, outcome)
 
 
-def q_over_training(run: Run, results: Results) -> Dynamics:
+def q_over_training(run: TrainingRun, results: Results) -> Dynamics:
     """Mean q of each capacity at step 0, where it equals the prior, and at every logged step."""
     model, entries = run.config.model, results.metrics(run, "train")
     prior = capacity_prior(model.support, model.prior_degree, model.prior).tolist()
@@ -70,4 +77,144 @@ def draw_dynamics(dynamics: Sequence[tuple[str, Dynamics]]) -> Draw:
     return draw
 
 
-RECIPE = Recipe("capacity-dynamics", "mean q per capacity over training", build, seeds=SEEDS[:1])
+CAPACITY_DYNAMICS = Recipe(
+    "capacity-dynamics", "mean q per capacity over training", build_capacity_dynamics, seeds=SEEDS[:1]
+)
+
+
+STAND_INS = ("two-room", "two-room")
+"""What the smoke scale learns from: Reacher is drawn at some ten frames per second, and would take minutes."""
+
+PUBLISHED = {"reacher": ("85.17 ± 0.73", "63.95 ± 0.05"), "two-room": ("36.17 ± 1.01", "21.33 ± 5.33")}
+"""The paper's test success in percent and mean planning capacity, mean ± SEM over three seeds."""
+
+LEAST_TOP = 0.4
+"""Where the paper's figure ends, which leaves out the first steps of the largest capacity."""
+
+MOST_POINTS = 100
+"""Points of a curve, few enough for a dashed one to look dashed."""
+
+
+def build_mixed(request: Request) -> Experiment:
+    """One run per seed, evaluated on the test pairs of both data sets."""
+    request.refuse_tiny("mixed is one model on Reacher and Two-Room")
+    if not request.is_smoke and request.tasks(*MIXED) != MIXED:
+        raise InputError("mixed is one model on reacher and two-room together; --only cannot leave one out.")
+    (width,) = request.widths(192)
+    task = "+".join(STAND_INS if request.is_smoke else MIXED)
+    changes = {"task": task, DEGREE: float(MIXED_SELECTED.prior_degree)}
+    runs = request.over_seeds(request.alewm, task, width, changes=changes)
+    tests = {name: replace(request.scale.evaluation(), data_set=name) for name in runs[0].data_sets}
+    works = [EvaluationWork(run, test, request.scale.num_animations) for run in runs for test in tests.values()]
+
+    def outcome(results: Results) -> Outcome:
+        dynamics = {name: mean_q_over_training(runs, name, results) for name in tests}
+        text = (
+            f"Mean probability of each capacity over training on each data set of a joint model, averaged over "
+            f"{len(runs)} seeds and over at least the batches between two logged steps; at step 0 it is the prior. The "
+            f"vertical range leaves out what is higher in the first tenth of training."
+        )
+        commands = tuple(TrainingWork(run).command(results.library) for run in runs)
+        drawing = Drawing("mixed", request.caption(text), _panels(dynamics), commands)
+        tables = (_success_table(request, runs, tests, results), _q_table(request, dynamics, commands))
+        return Outcome(tables, (drawing,))
+
+    return Experiment("mixed", request, runs, outcome, tuple(works))
+
+
+def mean_q_over_training(runs: Sequence[TrainingRun], data_set: str, results: Results) -> Dynamics:
+    """Mean q over seeds of each capacity on one data set, at step 0, where it equals the prior, and at logged steps."""
+    model = runs[0].config.model
+    prior = capacity_prior(model.support, model.prior_degree, model.prior).tolist()
+    logs = [results.metrics(run, "train") for run in runs]
+    steps = [float(entry["step"]) for entry in logs[0]]
+    means = {
+        k: [Spread.of([entry[f"q/{data_set}/{k}"] for entry in at]).mean for at in zip(*logs, strict=True)]
+        for k in model.capacities
+    }
+    return starting_at(prior, {k: (steps, values) for k, values in means.items()})
+
+
+def _success_table(
+    request: Request, runs: Sequence[TrainingRun], tests: Mapping[str, EvaluationSettings], results: Results
+) -> Table:
+    rows: list[Row] = []
+    for name, test in tests.items():
+        floors = results.evaluation(runs[0], test)
+        published = ("–", "–") if request.is_smoke else PUBLISHED[name]
+        rows.append(
+            [
+                _title(name),
+                results.success_cell(runs, test),
+                results.capacity_cell(runs, test),
+                *published,
+                *(
+                    f"{100 * floors[key]:.1f}"
+                    for key in ("random_success_rate", "zero_success_rate", "presolved_share")
+                ),
+            ]
+        )
+    head = ["data set", "SR (%)", "E[K]", "paper SR (%)", "paper E[K]", "random (%)", "nothing (%)", "presolved (%)"]
+    text = (
+        "Test success rate (SR) and mean planning capacity E[K] of one model on the pairs of each data set it learned "
+        "from (mean ± SEM over seeds), beside the paper's, and what random actions, no actions and the start give."
+    )
+    return Table.of("mixed-success", request.caption(text), head, rows)
+
+
+def _q_table(request: Request, dynamics: Mapping[str, Dynamics], commands: tuple[str, ...]) -> Table:
+    rows: list[Row] = []
+    ends = {
+        "prior": (next(iter(dynamics.values())), 0),
+        **{_title(name): (each, -1) for name, each in dynamics.items()},
+    }
+    for title, (curves, index) in ends.items():
+        probabilities = [values[index] for _, values in curves.values()]
+        rows.append([title, *(Cell(f"{p:.3f}", p == max(probabilities), commands) for p in probabilities)])
+    head = ["data set", *(f"k = {k}" for k in next(iter(dynamics.values())))]
+    text = "Mean probability of each capacity on each data set in the last batches, averaged over seeds."
+    return Table.of("mixed-capacities", request.caption(text), head, rows)
+
+
+def _panels(dynamics: Mapping[str, Dynamics]) -> Draw:
+    """A panel per capacity, a line per data set."""
+    capacities = list(next(iter(dynamics.values())))
+    late = [
+        value
+        for curves in dynamics.values()
+        for steps, values in curves.values()
+        for step, value in zip(steps, values, strict=True)
+        if step >= 0.1 * steps[-1]
+    ]
+    top = max(LEAST_TOP, ceil(10 * max(late)) / 10)
+
+    def draw(theme: Theme) -> Figure:
+        columns = 4 if len(capacities) > 6 else 3
+        figure, panels = panel_grid(len(capacities), columns, panel=(2.1, 1.8), margin=(0.6, 0.6), sharey=True)
+        for axes, k in zip(panels, capacities, strict=True):
+            for number, (name, curves) in enumerate(dynamics.items()):
+                style = "-" if number == 0 else "--"
+                axes.plot(*_drawn(curves[k]), style, color=theme.color(number), linewidth=1.4, label=_title(name))
+            axes.set(title=f"k = {k}", ylim=(0, top))
+            axes.xaxis.set_major_locator(MaxNLocator(4, integer=True))
+            axes.xaxis.set_major_formatter(EngFormatter(sep=""))
+        figure.supxlabel("update steps", fontsize="medium")
+        figure.supylabel("mean q(k)", fontsize="medium")
+        figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper center", ncols=len(dynamics))
+        return figure
+
+    return draw
+
+
+def _drawn(series: Series) -> Series:
+    """Fewer points, but the first one, the prior, as it is."""
+    steps, values = series
+    later_steps, later_values = thinned((steps[1:], values[1:]), MOST_POINTS)
+    return [steps[0], *later_steps], [values[0], *later_values]
+
+
+def _title(data_set: str) -> str:
+    return TASK_TITLES.get(data_set, "TwoRoom (2)")
+
+
+TWO_DATA_SETS = Recipe("mixed", "one model on Reacher and Two-Room: q, success and capacity on each", build_mixed)

@@ -1,47 +1,43 @@
 """Every experiment by name."""
 
 from alewm.errors import unknown_name
-from alewm.sweeps.results import Recipe
 from alewm_lab import oscillator
 from alewm_lab.experiments import (
     ablations,
     capacity_dynamics,
     estimators,
-    goal_cost,
     main_table,
-    mixed,
-    nested_dropout,
-    prefix_sweep,
+    planning_rules,
     priors,
     probes,
     reacher_capacity,
+    rival_methods,
     rollouts,
-    selection_rules,
-    sigreg_ablation,
     surprise,
     theory,
 )
+from alewm_lab.experiments.experiment import Recipe
 
-_MODULES = (
-    main_table,
-    nested_dropout,
-    prefix_sweep,
-    sigreg_ablation,
-    goal_cost,
-    capacity_dynamics,
-    mixed,
-    reacher_capacity,
-    rollouts,
-    theory,
-    ablations,
-    estimators,
-    priors,
-    selection_rules,
-    probes,
-    surprise,
+_IN_ORDER = (
+    main_table.RECIPE,
+    rival_methods.NESTED_DROPOUT,
+    planning_rules.PREFIX_SWEEP,
+    rival_methods.SIGREG_ABLATION,
+    planning_rules.GOAL_COST,
+    capacity_dynamics.CAPACITY_DYNAMICS,
+    capacity_dynamics.TWO_DATA_SETS,
+    reacher_capacity.RECIPE,
+    rollouts.RECIPE,
+    theory.RECIPE,
+    ablations.RECIPE,
+    estimators.RECIPE,
+    priors.RECIPE,
+    planning_rules.SELECTION_RULES,
+    probes.RECIPE,
+    surprise.RECIPE,
 )
 
-RECIPES: dict[str, Recipe] = {module.RECIPE.name: module.RECIPE for module in _MODULES}
+RECIPES: dict[str, Recipe] = {recipe.name: recipe for recipe in _IN_ORDER}
 """In the order of the paper; those beyond it last."""
 
 

@@ -1,59 +1,78 @@
-"""Rivals with several configurations each: validation pairs find the best of each, which then meet the test pairs."""
+"""Rivals with several configurations each: validation pairs select one of each, which is then planned to test pairs."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
-from alewm.sweeps.choice import TASK_TITLES, Choice
-from alewm.sweeps.results import Candidate, Results, Stage, select, selecting, unique
-from alewm.sweeps.run import Run
-from alewm.sweeps.work import Evaluation, Work
+from alewm.sweeps.grid import Runs
+from alewm.sweeps.library import TrainingRun, unique
+from alewm.sweeps.outcome import select
+from alewm.sweeps.work import EvaluationWork, Work
 from alewm.tables import Cell, mark_best
+from alewm_lab.experiments.experiment import Experiment, Outcome, Results
+from alewm_lab.experiments.request import TASK_TITLES, Request
 
-Groups = Mapping[tuple[str, str], tuple[Run, ...]]
+Groups = Mapping[tuple[str, str], Runs]
 """Runs over seeds, by task and rival."""
+
+Key = TypeVar("Key")
 
 
 @dataclass(frozen=True)
-class Contest:
-    """What each rival may be on each task; a lone configuration needs no selection."""
+class Contest(Generic[Key]):
+    """The configurations of each rival; a lone configuration needs no selection."""
 
-    choice: Choice
-    candidates: Mapping[tuple[str, str], Sequence[Candidate]]
-    """By task and rival."""
+    request: Request
+    configurations: Mapping[Key, Sequence[Runs]]
+    """By rival."""
 
     @property
-    def runs(self) -> tuple[Run, ...]:
+    def runs(self) -> tuple[TrainingRun, ...]:
         """All that are trained."""
-        return unique([run for group in self.candidates.values() for each in group for run in each.runs])
+        return unique([run for group in self.configurations.values() for runs in group for run in runs])
 
-    def chosen(self, results: Results) -> Groups:
-        """The best of each rival, by validation pairs."""
-        validation = self.choice.scale.evaluation("validation")
-        return {key: select(group, results, validation).runs for key, group in self.candidates.items()}
+    @property
+    def validations(self) -> tuple[EvaluationWork, ...]:
+        """What selection looks at."""
+        validation = self.request.scale.evaluation("validation")
+        compared = [group for group in self.configurations.values() if len(group) > 1]
+        runs = unique([run for group in compared for runs in group for run in runs])
+        return tuple(EvaluationWork(run, validation) for run in runs)
 
-    def stages(self, measured: Callable[[Run], Sequence[Work]] = lambda _: ()) -> tuple[Stage, Stage]:
-        """Selecting; then planning to test pairs and whatever else is `measured` on a chosen run."""
-        validation, test = self.choice.scale.evaluation("validation"), self.choice.scale.evaluation()
-        compared = [group for group in self.candidates.values() if len(group) > 1]
-        to_validate = unique([run for group in compared for each in group for run in each.runs])
+    def chosen(self, results: Results) -> dict[Key, Runs]:
+        """The best configuration of each rival, by validation pairs."""
+        validation = self.request.scale.evaluation("validation")
+        return {key: select(group, results.library, validation) for key, group in self.configurations.items()}
 
-        def of_chosen(results: Results) -> list[Work]:
-            runs = [run for group in self.chosen(results).values() for run in group]
-            return [*(Evaluation(run, test) for run in runs), *(work for run in runs for work in measured(run))]
+    def experiment(
+        self,
+        name: str,
+        outcome: Callable[[Results, dict[Key, Runs]], Outcome],
+        works: Callable[[TrainingRun], Sequence[Work]],
+    ) -> Experiment:
+        """Validate, then do `works` with the chosen runs; `outcome` shows them."""
 
-        num_chosen = len(self.candidates) * len(self.choice.seeds)
-        works_per_run = 1 + len(measured(self.runs[0]))
-        return (
-            selecting(to_validate, validation),
-            Stage("planning to test pairs", of_chosen, num_chosen * works_per_run),
+        def tests(results: Results) -> list[Work]:
+            runs = unique([run for group in self.chosen(results).values() for run in group])
+            return [work for run in runs for work in works(run)]
+
+        num_tests = len(self.configurations) * len(self.request.seeds) * len(works(self.runs[0]))
+        return Experiment(
+            name,
+            self.request,
+            self.runs,
+            lambda results: outcome(results, self.chosen(results)),
+            self.validations,
+            tests,
+            num_tests,
         )
 
 
 def success_columns(
-    choice: Choice, tasks: Sequence[str], rivals: Sequence[str], groups: Groups, results: Results
+    request: Request, tasks: Sequence[str], rivals: Sequence[str], groups: Groups, results: Results
 ) -> dict[str, list[Cell]]:
     """By title: each task's test success of every rival, the best marked, and planning capacity."""
-    test, columns = choice.scale.evaluation(), {}
+    test, columns = request.scale.evaluation(), {}
     for task in tasks:
         compared = [groups[task, rival] for rival in rivals]
         rates = [results.over_seeds(runs, test).mean for runs in compared]

@@ -11,12 +11,12 @@ from alewm.evaluation.statistics import Spread
 from alewm.evaluation.trained import SAMPLE_SEED, EncodedWindows, Trained
 from alewm.model.world_model import WorldModel
 from alewm.shapes import Float, Tensor
-from alewm.sweeps.choice import TASK_TITLES, Choice
-from alewm.sweeps.results import Experiment, Outcome, Recipe, Results, Stage
-from alewm.sweeps.run import Run
-from alewm.sweeps.work import Evaluation, Measurement, Training, Work
+from alewm.sweeps.library import TrainingRun
+from alewm.sweeps.work import EvaluationWork, TrainingWork, Work
 from alewm.tables import Cell, Row, Table
 from alewm_lab.experiments.contest import Groups, success_columns
+from alewm_lab.experiments.experiment import Experiment, MeasurementWork, Outcome, Recipe, Results
+from alewm_lab.experiments.request import TASK_TITLES, Request
 from alewm_lab.experiments.theory import forced_losses
 
 ESTIMATORS = ("straight-through", "leave-one-out, 2 samples", "leave-one-out, 4 samples")
@@ -24,26 +24,28 @@ TRAINED = {"straight-through (the paper's)": {}, "exact marginal": {"objective.m
 """What models are trained with, as changes to the paper's configuration."""
 
 
-def build(choice: Choice) -> Experiment:
+def build(request: Request) -> Experiment:
     """Models trained with the sampled and with the exact expectation; gradients of all estimators on one batch."""
-    (width,) = choice.widths(192)
-    tasks = choice.tasks(*TASK_TITLES)
-    groups: dict[tuple[str, str], tuple[Run, ...]] = {
-        (task, name): choice.over_seeds(choice.alewm, task, width, changes=changes)
+    (width,) = request.widths(192)
+    tasks = request.tasks(*TASK_TITLES)
+    groups: dict[tuple[str, str], tuple[TrainingRun, ...]] = {
+        (task, name): request.over_seeds(request.alewm, task, width, changes=changes)
         for task in tasks
         for name, changes in TRAINED.items()
     }
-    test = choice.scale.evaluation()
-    options = (("num_windows", 32 if choice.is_smoke else 128), ("num_draws", 16 if choice.is_smoke else 512))
+    test = request.scale.evaluation()
+    options = (("num_windows", 32 if request.is_smoke else 128), ("num_draws", 16 if request.is_smoke else 512))
     sampled = [run for (_, name), group in groups.items() if name == next(iter(TRAINED)) for run in group]
-    measured = {run: Measurement(run, "estimators", measure, options, choice.command("estimators")) for run in sampled}
+    measured = {
+        run: MeasurementWork(run, "estimators", measure, options, request.command("estimators")) for run in sampled
+    }
 
     def outcome(results: Results) -> Outcome:
         rows: list[Row] = []
         for task in tasks:
             runs = groups[task, next(iter(TRAINED))]
             found = [results.measured(measured[run]) for run in runs]
-            commands = tuple(w.command(results.library) for run in runs for w in (Training(run), measured[run]))
+            commands = tuple(w.command(results.library) for run in runs for w in (TrainingWork(run), measured[run]))
             for estimator in ESTIMATORS:
                 cells = [
                     Cell(Spread.of([each[estimator][key] for each in found]).shown(digits=3), commands=commands)
@@ -58,25 +60,24 @@ def build(choice: Choice) -> Experiment:
             "deviation of one draw from the mean, and cosine between the mean and the exact gradient. Mean ± SEM "
             "over seeds."
         )
-        tables = (Table.of("gradients", choice.caption(text), head, rows), _success(choice, tasks, groups, results))
+        tables = (Table.of("gradients", request.caption(text), head, rows), _success(request, tasks, groups, results))
         return Outcome(tables)
 
-    works: list[Work] = [Evaluation(run, test) for group in groups.values() for run in group]
+    works: list[Work] = [EvaluationWork(run, test) for group in groups.values() for run in group]
     works += list(measured.values())
-    stage = Stage("planning to test pairs and measuring gradients", lambda _: works, len(works))
     every = tuple(run for group in groups.values() for run in group)
-    return Experiment("estimators", choice, every, (stage,), outcome)
+    return Experiment("estimators", request, every, outcome, tuple(works))
 
 
-def _success(choice: Choice, tasks: tuple[str, ...], groups: Groups, results: Results) -> Table:
-    columns = success_columns(choice, tasks, list(TRAINED), groups, results)
+def _success(request: Request, tasks: tuple[str, ...], groups: Groups, results: Results) -> Table:
+    columns = success_columns(request, tasks, list(TRAINED), groups, results)
     rows: list[Row] = [[name, *(column[index] for column in columns.values())] for index, name in enumerate(TRAINED)]
     text = (
         "Test success and planning capacity (mean ± SEM over seeds) of ALeWM trained with the sampled capacity and "
         "with the exact expectation over all capacities, which costs as many predictions per update as there are "
         "capacities."
     )
-    return Table.of("results", choice.caption(text), ["trained with", *columns], rows)
+    return Table.of("results", request.caption(text), ["trained with", *columns], rows)
 
 
 def measure(folder: Path, data: Path, device: torch.device, options: Mapping[str, Any]) -> dict[str, Any]:

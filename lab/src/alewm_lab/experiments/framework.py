@@ -1,28 +1,27 @@
-"""The episodes of scales without a GPU, which an experiment records itself.
+"""Doing what an experiment needs, in this process or in those of an executor, and writing what it shows."""
 
-An outcome as files: tables in three formats, figures in two, and what a report needs to show them.
-
-Doing what is missing for an experiment: in this process, or in those of an executor.
-"""
-
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing, nullcontext
 from pathlib import Path
 
 import torch
 
+from alewm.data.collect import collect_command
+from alewm.data.store import EpisodeStore
 from alewm.envs.collection import collect_task
+from alewm.envs.registry import get_task
 from alewm.errors import InputError
 from alewm.files import write_bytes, write_json, write_text
 from alewm.progress import Progress
-from alewm.sweeps.jobs import Executor, Job, Share, finish_all, make_job
+from alewm.sweeps.estimate import TINY_PRESET, Cost, Hours, evaluation_cost, hours_of, missing_works, planned_work
+from alewm.sweeps.jobs import Executor, Job, JobResources, finish_all, make_job
 from alewm.sweeps.library import Library
 from alewm.sweeps.local_processes import LocalProcesses
-from alewm.sweeps.results import Experiment, NotThereYetError, Outcome, Results
-from alewm.sweeps.scale import TINY_PRESET, OwnData
-from alewm.sweeps.work import Training, Work
+from alewm.sweeps.work import EvaluationWork, TrainingWork, Work
 from alewm.theme import as_png, as_svg
 from alewm.training.presets import preset
+from alewm_lab.experiments.experiment import Experiment, Outcome, Results
+from alewm_lab.experiments.request import TASK_TITLES, OwnData
 
 
 def record_own_data(library: Library, own: OwnData, data_sets: set[str]) -> None:
@@ -35,6 +34,18 @@ def record_own_data(library: Library, own: OwnData, data_sets: set[str]) -> None
         number = int(name.removeprefix("two-room-")) - 1 if name != "two-room" else 0
         path, seed = library.data_path(name), own.seed + number
         collect_task("two-room", path, num_episodes=own.num_episodes, seed=seed, image_size=size, jobs=1)
+
+
+def data_notes(library: Library, data_sets: set[str]) -> str:
+    """What every caption must say about data that was recorded here instead of where published numbers are from."""
+    notes = []
+    for name in sorted(data_sets):
+        with EpisodeStore.open(library.data_path(name)) as store:
+            command = collect_command(store.attributes, store.path.name)
+            task = store.attributes["task"] if command else None  # a data set may be called otherwise
+        if task is not None and (note := get_task(task).note_on(command)):
+            notes.append(f"{TASK_TITLES[task]}: {note}")
+    return " ".join(dict.fromkeys(notes))
 
 
 DESCRIPTION = "experiment.json"
@@ -54,10 +65,10 @@ def write_outcome(experiment: Experiment, outcome: Outcome, summary: str, comman
         "name": experiment.name,
         "summary": summary,
         "command": command,
-        "scale": experiment.choice.scale.name,
-        "note": experiment.choice.scale.note,
-        "seeds": list(experiment.choice.seeds),
-        "only": list(experiment.choice.only),
+        "scale": experiment.request.scale.name,
+        "note": experiment.request.scale.note,
+        "seeds": list(experiment.request.seeds),
+        "only": list(experiment.request.only),
         "runs": [run.name for run in experiment.runs],
         "findings": list(outcome.findings),
         "tables": [table.to_json() for table in outcome.tables],
@@ -80,30 +91,25 @@ def execute(
     Without an `executor`, `jobs` processes of this machine do it; one job is this process.
     """
     if executor is None and jobs > 1:
-        executor = LocalProcesses.sharing(jobs, device, Share())
+        executor = LocalProcesses.sharing(jobs, device, JobResources())
     with nullcontext() if executor is None else closing(executor):
         library.check_data(experiment.data_sets)
         results = Results(library)
         _perform(chains(experiment, results), "runs", library, device, executor)
-        for stage in experiment.stages:
-            _perform([[work] for work in stage.works(results)], stage.title, library, device, executor)
-    return experiment.outcome(results).noting(library.data_notes(experiment.data_sets))
+        if experiment.tests is not None:
+            tests = [[work] for work in experiment.tests(results)]
+            _perform(tests, "planning to test pairs", library, device, executor)
+    return experiment.outcome(results).noting(data_notes(library, experiment.data_sets))
 
 
 def chains(experiment: Experiment, results: Results) -> list[list[Work]]:
-    """Every run's training, and behind it what is to be done with the model whatever the others turn out to be.
+    """Every run's training, followed by the work on that run that is known already.
 
-    So models are evaluated as they come, and whoever has to stop early has results; work that fails stops those after
-    it, unless other processes do them.
+    So each model is evaluated before the next one is trained, and an interrupted experiment has results.
     """
-    by_run: dict[str, list[Work]] = {run.key: [Training(run)] for run in experiment.runs}
-    for stage in experiment.stages:
-        try:
-            works = stage.works(results)
-        except NotThereYetError:
-            break
-        for work in works:
-            by_run[work.run.key].append(work)
+    by_run: dict[str, list[Work]] = {run.key: [TrainingWork(run)] for run in experiment.runs}
+    for work in experiment.known_works(results)[0]:
+        by_run[work.run.key].append(work)
     return list(by_run.values())
 
 
@@ -134,7 +140,7 @@ class _Bar:
         self.bar = bar
 
     def succeeded(self, job: Job) -> None:
-        """One more."""
+        """Advance the bar."""
         self.bar.advance(note=job.works[0].run.name)
 
     def failed(self, job: Job, failure: str, *, is_tried_again: bool) -> None:
@@ -143,3 +149,23 @@ class _Bar:
     def look(self) -> None:
         """Nothing changes with time alone."""
         self.bar.advance(0)
+
+
+def planned(experiment: Experiment, library: Library, updates_per_second: float | None = None) -> Iterator[str]:
+    """Lines for a terminal: every command, the count of runs, and an estimate of hours."""
+    works, is_all = experiment.known_works(Results(library))
+    hours = estimated_hours(experiment, library, updates_per_second)
+    trainings = [TrainingWork(run) for run in experiment.runs]
+    return planned_work(trainings, works, library, hours, 0 if is_all else experiment.num_tests)
+
+
+def estimated_hours(experiment: Experiment, library: Library, updates_per_second: float | None = None) -> Hours:
+    """Hours of what is missing, one thing after the other."""
+    works, is_all = experiment.known_works(Results(library))
+    costs = [evaluation_cost(work) for work in missing_works(works, library) if isinstance(work, EvaluationWork)]
+    if not is_all:
+        # Validation has not selected yet: as many tests as there may be, of the mean cost of all runs.
+        test = experiment.request.scale.evaluation()
+        every = [evaluation_cost(EvaluationWork(run, test)) for run in experiment.runs]
+        costs += [Cost(experiment.num_tests * each.seconds / len(every), each.basis) for each in every]
+    return hours_of(experiment.runs, costs, library, updates_per_second)

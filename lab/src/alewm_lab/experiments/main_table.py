@@ -1,140 +1,135 @@
 """The main table: LeWM at full width, LeWM at its best width, ALeWM; three backbones, four tasks."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import product
 
 from matplotlib.figure import Figure
 
 from alewm.evaluation.settings import EvaluationSettings
-from alewm.sweeps.choice import TASK_TITLES, Choice
-from alewm.sweeps.grid import Block, candidates_of
-from alewm.sweeps.results import (
-    Drawing,
-    Experiment,
-    Outcome,
-    Recipe,
-    Results,
-    Stage,
-    select,
-    selecting,
-    unique,
-)
-from alewm.sweeps.run import Run
-from alewm.sweeps.work import Evaluation
+from alewm.sweeps.grid import DEGREE, GRIDS, MULTIPLIER, WEIGHT, Runs
+from alewm.sweeps.library import TrainingRun, unique
+from alewm.sweeps.work import EvaluationWork
 from alewm.tables import Cell, Row, Table, mark_best
 from alewm.theme import Draw, Theme
+from alewm.training.presets import LEWM_WEIGHT
+from alewm_lab.experiments.contest import Contest
+from alewm_lab.experiments.experiment import Drawing, Experiment, Outcome, Recipe, Results
+from alewm_lab.experiments.request import TASK_TITLES, Request
 
 METHODS = ("LeWM (best d)", "LeWM (d = d_max)", "ALeWM")
 BACKBONES = {32: "tiny", 96: "ViT-Tiny", 192: "ViT-Tiny", 384: "ViT-Small"}
 
 
-class Selected:
-    """The configurations of a block's three rows, chosen on validation pairs."""
+Block = Mapping[str, Runs]
+"""The chosen runs of each method, for one width and task."""
 
-    def __init__(self, block: Block, results: Results, validation: EvaluationSettings) -> None:
-        self.block = block
-        candidates = (block.lewm, block.full_width, block.alewm)
-        self.runs = {m: select(c, results, validation).runs for m, c in zip(METHODS, candidates, strict=True)}
+Blocks = Mapping[tuple[int, str], Block]
+"""By width and task."""
 
 
-def build(choice: Choice) -> Experiment:
-    """Runs of all candidates; selection on validation pairs; then the test pairs, once per selected configuration."""
-    blocks = [
-        candidates_of(choice, task, width)
-        for width, task in product(choice.widths(96, 192, 384), choice.tasks(*TASK_TITLES))
-    ]
-    validation, test = choice.scale.evaluation("validation"), choice.scale.evaluation()
+def contest_of(request: Request, widths: Sequence[int], tasks: Sequence[str]) -> Contest[tuple[int, str, str]]:
+    """LeWM at every width of the grid, and ALeWM as the paper selected it; with a search, at every grid point."""
+    weights = GRIDS[WEIGHT] if request.searches else (LEWM_WEIGHT,)
+    changes = request.variations(WEIGHT, MULTIPLIER, DEGREE) if request.searches else [{}]
+    configurations = {}
+    for width, task in product(widths, tasks):
+        lewm = [
+            request.over_seeds(request.lewm, task, width, latent_dim, weight=weight)
+            for latent_dim, weight in product(request.widths_of_lewm(width), weights)
+        ]
+        full = [runs for runs in lewm if runs[0].config.model.latent_dim == width]
+        alewm = [request.over_seeds(request.alewm, task, width, changes=each) for each in changes]
+        for method, group in zip(METHODS, (lewm, full, alewm), strict=True):
+            configurations[width, task, method] = group
+    return Contest(request, configurations)
 
-    def to_test(results: Results) -> list[Evaluation]:
-        chosen = [Selected(block, results, validation) for block in blocks]
-        runs = unique([run for each in chosen for rows in each.runs.values() for run in rows])
-        return [Evaluation(run, test, num_animations=choice.scale.num_animations) for run in runs]
 
-    def outcome(results: Results) -> Outcome:
-        return _outcome(choice, [Selected(block, results, validation) for block in blocks], results, test)
+def blocks_of(chosen: Mapping[tuple[int, str, str], Runs]) -> dict[tuple[int, str], dict[str, Runs]]:
+    """What was chosen, by width and task."""
+    blocks: dict[tuple[int, str], dict[str, Runs]] = {}
+    for (width, task, method), runs in chosen.items():
+        blocks.setdefault((width, task), {})[method] = runs
+    return blocks
 
-    every = [run for block in blocks for candidate in (*block.lewm, *block.alewm) for run in candidate.runs]
-    return Experiment(
-        "main-table",
-        choice,
-        unique(every),
-        (
-            selecting(compared_runs(blocks), validation),
-            Stage("planning to test pairs", to_test, len(METHODS) * len(blocks) * len(choice.seeds)),
-        ),
-        outcome,
+
+def build(request: Request) -> Experiment:
+    """All configurations; selection on validation pairs; then the test pairs, once per selected configuration."""
+    contest = contest_of(request, request.widths(96, 192, 384), request.tasks(*TASK_TITLES))
+    test = request.scale.evaluation()
+
+    def outcome(results: Results, chosen: Mapping[tuple[int, str, str], Runs]) -> Outcome:
+        return _outcome(request, blocks_of(chosen), results, test)
+
+    return contest.experiment(
+        "main-table", outcome, lambda run: [EvaluationWork(run, test, num_animations=request.scale.num_animations)]
     )
 
 
-def compared_runs(blocks: Sequence[Block]) -> tuple[Run, ...]:
-    """The runs among which validation decides; a lone candidate needs no validation."""
-    groups = [group for block in blocks for group in (block.lewm, block.full_width, block.alewm) if len(group) > 1]
-    return unique([run for group in groups for candidate in group for run in candidate.runs])
-
-
-def _outcome(choice: Choice, selected: Sequence[Selected], results: Results, test: EvaluationSettings) -> Outcome:
+def _outcome(request: Request, blocks: Blocks, results: Results, test: EvaluationSettings) -> Outcome:
     tables = (
-        _success_table(choice, selected, results, test),
-        _floors_table(choice, selected, results, test),
-        _hyperparameters_table(choice, selected),
-        _counts_table(choice, selected, results, test),
+        _success_table(request, blocks, results, test),
+        _floors_table(request, blocks, results, test),
+        _hyperparameters_table(request, blocks),
+        _counts_table(request, blocks, results, test),
     )
-    caption = choice.caption(
+    caption = request.caption(
         "Test success against mean planning capacity. Arrows lead from LeWM at full width to ALeWM; squares are LeWM "
         "at its best width. Bars are SEM over seeds."
     )
-    runs = unique([run for each in selected for rows in each.runs.values() for run in rows])
-    overview = Drawing("overview", caption, _overview(selected, results, test), results.commands(runs, test))
-    return Outcome(tables, (overview,), findings=_findings(selected, results, test))
+    runs = unique([run for block in blocks.values() for rows in block.values() for run in rows])
+    overview = Drawing("overview", caption, _overview(blocks, results, test), results.commands(runs, test))
+    return Outcome(tables, (overview,), findings=_findings(blocks, results, test))
 
 
-def _point(results: Results, runs: Sequence[Run], test: EvaluationSettings) -> tuple[float, float]:
+def _point(results: Results, runs: Sequence[TrainingRun], test: EvaluationSettings) -> tuple[float, float]:
     return results.over_seeds(runs, test, "mean_capacity").mean, 100 * results.over_seeds(runs, test).mean
 
 
-def _title(block: Block) -> str:
-    return f"{BACKBONES[block.width]} ({block.width})"
+def _title(width: int) -> str:
+    return f"{BACKBONES[width]} ({width})"
 
 
-def _success_table(choice: Choice, selected: Sequence[Selected], results: Results, test: EvaluationSettings) -> Table:
-    tasks = list(dict.fromkeys(each.block.task for each in selected))
+def _success_table(request: Request, blocks: Blocks, results: Results, test: EvaluationSettings) -> Table:
+    tasks = list(dict.fromkeys(task for _, task in blocks))
     head = ["backbone (d_max)", "method"]
     for task in tasks:
         head += [f"{TASK_TITLES[task]} SR (%)", f"{TASK_TITLES[task]} E[K]"]
     rows: list[Row] = []
-    for width in dict.fromkeys(each.block.width for each in selected):
+    for width in dict.fromkeys(width for width, _ in blocks):
         columns = []
-        for each in (each for each in selected if each.block.width == width):
-            spreads = [results.over_seeds(each.runs[m], test).mean for m in METHODS]
-            columns.append(mark_best([results.success_cell(each.runs[m], test) for m in METHODS], spreads))
-            columns.append([results.capacity_cell(each.runs[m], test) for m in METHODS])
+        for block in (blocks[width, task] for task in tasks):
+            spreads = [results.over_seeds(block[m], test).mean for m in METHODS]
+            columns.append(mark_best([results.success_cell(block[m], test) for m in METHODS], spreads))
+            columns.append([results.capacity_cell(block[m], test) for m in METHODS])
         for index, method in enumerate(METHODS):
-            title = f"{BACKBONES[width]} ({width})"
-            rows.append([title, method.replace("d_max", str(width)), *(column[index] for column in columns)])
+            rows.append([_title(width), method.replace("d_max", str(width)), *(column[index] for column in columns)])
     text = "Test success rate (SR, mean ± SEM over seeds) and mean planning capacity E[K] over episodes, then seeds."
-    return Table.of("success", choice.caption(text), head, rows)
+    return Table.of("success", request.caption(text), head, rows)
 
 
-def _floors_table(choice: Choice, selected: Sequence[Selected], results: Results, test: EvaluationSettings) -> Table:
+def _floors_table(request: Request, blocks: Blocks, results: Results, test: EvaluationSettings) -> Table:
     """What chance gives on the same pairs, which no model changes."""
     rows: list[Row] = []
-    for task in dict.fromkeys(each.block.task for each in selected):
-        run = next(each for each in selected if each.block.task == task).runs["ALeWM"][0]
+    first: dict[str, Block] = {}
+    for (_, task), block in blocks.items():
+        first.setdefault(task, block)
+    for task, block in first.items():
+        run = block["ALeWM"][0]
         found = results.evaluation(run, test)
         keys = ("random_success_rate", "zero_success_rate", "presolved_share")
         rows.append([TASK_TITLES[task], *(f"{100 * found[key]:.1f}" for key in keys), str(found["episodes"])])
     head = ["task", "uniform random (%)", "doing nothing (%)", "solved at the start (%)", "pairs"]
-    return Table.of("floors", choice.caption("Success without a model on the same test pairs."), head, rows)
+    return Table.of("floors", request.caption("Success without a model on the same test pairs."), head, rows)
 
 
-def _hyperparameters_table(choice: Choice, selected: Sequence[Selected]) -> Table:
+def _hyperparameters_table(request: Request, blocks: Blocks) -> Table:
     rows: list[Row] = []
-    for each in selected:
-        alewm, lewm = each.runs["ALeWM"][0].config, each.runs["LeWM (best d)"][0].config
+    for (width, task), block in blocks.items():
+        alewm, lewm = block["ALeWM"][0].config, block["LeWM (best d)"][0].config
         rows.append(
             [
-                str(each.block.width),
-                TASK_TITLES[each.block.task],
+                str(width),
+                TASK_TITLES[task],
                 f"{alewm.objective.regularizer_weight:g}",
                 f"{alewm.training.optim.selector_multiplier:g}",
                 f"{alewm.model.prior_degree:g}",
@@ -144,29 +139,29 @@ def _hyperparameters_table(choice: Choice, selected: Sequence[Selected]) -> Tabl
         )
     how = (
         "Selected on validation pairs from the paper's grids."
-        if choice.searches
+        if request.searches
         else ("ALeWM's are the rows the paper selected; LeWM's width is selected on validation pairs at λ = 0.09.")
     )
     head = ["d_max", "task", "ALeWM λ", "ALeWM s_q", "ALeWM α", "LeWM best d", "LeWM λ"]
-    return Table.of("hyperparameters", choice.caption(f"Hyperparameters of the table of success. {how}"), head, rows)
+    return Table.of("hyperparameters", request.caption(f"Hyperparameters of the table of success. {how}"), head, rows)
 
 
-def _counts_table(choice: Choice, selected: Sequence[Selected], results: Results, test: EvaluationSettings) -> Table:
+def _counts_table(request: Request, blocks: Blocks, results: Results, test: EvaluationSettings) -> Table:
     rows: list[Row] = []
-    for each in selected:
-        for run in each.runs["ALeWM"]:
+    for (width, task), block in blocks.items():
+        for run in block["ALeWM"]:
             counts = results.evaluation(run, test)["capacity_counts"]
             text = ", ".join(f"{k}: {count}" for k, count in counts.items() if count)
             cell = Cell(text, commands=results.commands([run], test))
-            rows.append([_title(each.block), TASK_TITLES[each.block.task], str(run.seed), cell])
+            rows.append([_title(width), TASK_TITLES[task], str(run.seed), cell])
     head = ["backbone (d_max)", "task", "seed", "planning capacity: episodes"]
     text = "How many test episodes ALeWM planned with each capacity; capacities never chosen are left out."
-    return Table.of("capacity-counts", choice.caption(text), head, rows)
+    return Table.of("capacity-counts", request.caption(text), head, rows)
 
 
-def _findings(selected: Sequence[Selected], results: Results, test: EvaluationSettings) -> tuple[str, ...]:
+def _findings(blocks: Blocks, results: Results, test: EvaluationSettings) -> tuple[str, ...]:
     """The text's ranges, computed."""
-    points = [{m: _point(results, rows, test) for m, rows in each.runs.items()} for each in selected]
+    points = [{m: _point(results, rows, test) for m, rows in block.items()} for block in blocks.values()]
     total, ours = len(points), METHODS[-1]
     findings = []
     for rival in METHODS[:-1]:
@@ -181,15 +176,15 @@ def _findings(selected: Sequence[Selected], results: Results, test: EvaluationSe
     return tuple(findings)
 
 
-def _overview(selected: Sequence[Selected], results: Results, test: EvaluationSettings) -> Draw:
-    widths = list(dict.fromkeys(each.block.width for each in selected))
-    tasks = list(dict.fromkeys(each.block.task for each in selected))
+def _overview(blocks: Blocks, results: Results, test: EvaluationSettings) -> Draw:
+    widths = list(dict.fromkeys(width for width, _ in blocks))
+    tasks = list(dict.fromkeys(task for _, task in blocks))
 
-    def spread(runs: Sequence[Run]) -> tuple[float, float, float, float]:
+    def spread(runs: Sequence[TrainingRun]) -> tuple[float, float, float, float]:
         k, rate = results.over_seeds(runs, test, "mean_capacity"), results.over_seeds(runs, test)
         return k.mean, 100 * rate.mean, k.sem or 0.0, 100 * (rate.sem or 0.0)
 
-    points = [(each, {method: spread(each.runs[method]) for method in METHODS}) for each in selected]
+    points = {key: {method: spread(block[method]) for method in METHODS} for key, block in blocks.items()}
 
     def draw(theme: Theme) -> Figure:
         figure = Figure(figsize=(3.1 * len(widths) + 0.9, 3.3), layout="constrained")
@@ -197,10 +192,10 @@ def _overview(selected: Sequence[Selected], results: Results, test: EvaluationSe
         for axes, width in zip(panels, widths, strict=True):
             axes.set(title=f"{BACKBONES[width]}, d_max = {width}", xlabel="mean planning capacity")
             axes.set_xscale("log", base=2)
-            for each, found in points:
-                if each.block.width != width:
+            for (own_width, task), found in points.items():
+                if own_width != width:
                     continue
-                color = theme.color(tasks.index(each.block.task))
+                color = theme.color(tasks.index(task))
                 for method, marker in zip(METHODS, ("s", "o", "*"), strict=True):
                     k, rate, k_sem, rate_sem = found[method]
                     size, fill = (9, color) if marker == "*" else (5, "none")

@@ -10,43 +10,44 @@ import torch
 from alewm.capacity.prior import distance_from_survival
 from alewm.evaluation.statistics import Spread
 from alewm.evaluation.trained import Trained
-from alewm.sweeps.choice import DEGREE, TASK_TITLES, Choice
-from alewm.sweeps.results import Candidate, Drawing, Experiment, Outcome, Recipe, Results
-from alewm.sweeps.run import Run
-from alewm.sweeps.work import Measurement, Training
+from alewm.sweeps.grid import DEGREE
+from alewm.sweeps.library import TrainingRun
+from alewm.sweeps.work import EvaluationWork, TrainingWork
 from alewm.tables import Cell, Row, Table
 from alewm_lab.experiments.contest import Contest, Groups, success_columns
+from alewm_lab.experiments.experiment import Drawing, Experiment, MeasurementWork, Outcome, Recipe, Results
+from alewm_lab.experiments.request import TASK_TITLES, Request
 from alewm_lab.experiments.theory import capacity_probabilities, variance_beside_survival, variance_panels
 
 PRIORS = ("ranks", "values", "smooth")
 
 
-def build(choice: Choice) -> Experiment:
+def build(request: Request) -> Experiment:
     """Models of every prior with the task's hyperparameters; with a search, α is chosen on validation pairs."""
-    (width,) = choice.widths(192)
-    tasks = choice.tasks(*TASK_TITLES)
-    degrees = choice.variations(DEGREE) if choice.searches else [{}]
+    (width,) = request.widths(192)
+    tasks = request.tasks(*TASK_TITLES)
+    degrees = request.variations(DEGREE) if request.searches else [{}]
     contest = Contest(
-        choice,
+        request,
         {
             (task, prior): [
-                Candidate(choice.over_seeds(choice.alewm, task, width, changes={**degree, "model.prior": prior}))
+                request.over_seeds(request.alewm, task, width, changes={**degree, "model.prior": prior})
                 for degree in degrees
             ]
             for task in tasks
             for prior in PRIORS
         },
     )
-    options = (("num_windows", 100 if choice.is_smoke else 5_000),)
+    test = request.scale.evaluation()
+    options = (("num_windows", 100 if request.is_smoke else 5_000),)
 
-    def variance(run: Run) -> Measurement:
-        return Measurement(run, "variance", measure, options, choice.command("priors"))
+    def variance(run: TrainingRun) -> MeasurementWork:
+        return MeasurementWork(run, "variance", measure, options, request.command("priors"))
 
-    def outcome(results: Results) -> Outcome:
-        groups = contest.chosen(results)
+    def outcome(results: Results, groups: Groups) -> Outcome:
         every = [variance(run) for runs in groups.values() for run in runs]
         found = {each.run: results.measured(each) for each in every}
-        commands = tuple(w.command(results.library) for each in every for w in (Training(each.run), each))
+        commands = tuple(w.command(results.library) for each in every for w in (TrainingWork(each.run), each))
         panels = {
             f"{TASK_TITLES[task]}, {prior}": _mean([found[r] for r in groups[task, prior]]) for task, prior in groups
         }
@@ -54,11 +55,14 @@ def build(choice: Choice) -> Experiment:
             "Variance of each coordinate under the mask beside the survival probability that exact matching would give "
             "it, by prior. Windows of validation episodes, mean over seeds."
         )
-        drawing = Drawing("variance", choice.caption(text), variance_panels(panels), commands)
-        tables = (_success(choice, tasks, groups, results), _matching(choice, tasks, groups, found, results, variance))
+        drawing = Drawing("variance", request.caption(text), variance_panels(panels), commands)
+        tables = (
+            _success(request, tasks, groups, results),
+            _matching(request, tasks, groups, found, results, variance),
+        )
         return Outcome(tables, (drawing,))
 
-    return Experiment("priors", choice, contest.runs, contest.stages(lambda run: (variance(run),)), outcome)
+    return contest.experiment("priors", outcome, lambda run: [EvaluationWork(run, test), variance(run)])
 
 
 def measure(folder: Path, data: Path, device: torch.device, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -79,31 +83,31 @@ def _mean(found: Sequence[Mapping[str, Any]]) -> dict[str, list[float]]:
     return {key: torch.tensor([each[key] for each in found]).mean(0).tolist() for key in shown}
 
 
-def _success(choice: Choice, tasks: Sequence[str], groups: Groups, results: Results) -> Table:
-    columns = success_columns(choice, tasks, PRIORS, groups, results)
+def _success(request: Request, tasks: Sequence[str], groups: Groups, results: Results) -> Table:
+    columns = success_columns(request, tasks, PRIORS, groups, results)
     for task in tasks:
         columns[f"{TASK_TITLES[task]} α"] = [
             Cell(f"{groups[task, prior][0].config.model.prior_degree:g}") for prior in PRIORS
         ]
     rows: list[Row] = [[prior, *(column[i] for column in columns.values())] for i, prior in enumerate(PRIORS)]
-    how = "α was selected on validation pairs for each." if choice.searches else "α is the paper's choice for `ranks`."
+    how = "α was selected on validation pairs for each." if request.searches else "α is the paper's choice for `ranks`."
     text = f"Test success and planning capacity (mean ± SEM over seeds) of ALeWM, by prior. {how}"
-    return Table.of("success", choice.caption(text), ["prior", *columns], rows)
+    return Table.of("success", request.caption(text), ["prior", *columns], rows)
 
 
 def _matching(
-    choice: Choice,
+    request: Request,
     tasks: Sequence[str],
     groups: Groups,
-    found: Mapping[Run, Mapping[str, Any]],
+    found: Mapping[TrainingRun, Mapping[str, Any]],
     results: Results,
-    variance: Callable[[Run], Measurement],
+    variance: Callable[[TrainingRun], MeasurementWork],
 ) -> Table:
     rows: list[Row] = []
     for task in tasks:
         for prior in PRIORS:
             runs = groups[task, prior]
-            commands = tuple(w.command(results.library) for run in runs for w in (Training(run), variance(run)))
+            commands = tuple(w.command(results.library) for run in runs for w in (TrainingWork(run), variance(run)))
             variances = [found[run]["masked_variance"] for run in runs]
             rho = found[runs[0]]["prior_survival"]
             distances = [distance_from_survival(each, rho) for each in variances]
@@ -115,7 +119,7 @@ def _matching(
         "How well the masked latent matches its target: mean distance over coordinates of masked variance from "
         "survival ρ, and the largest fall of each from one coordinate to the next. Mean ± SEM over seeds."
     )
-    return Table.of("matching", choice.caption(text), head, rows)
+    return Table.of("matching", request.caption(text), head, rows)
 
 
 RECIPE = Recipe(

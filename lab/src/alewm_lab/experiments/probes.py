@@ -4,37 +4,37 @@ from matplotlib.figure import Figure
 
 from alewm.evaluation.probes import PROBES, measure
 from alewm.evaluation.statistics import Spread
-from alewm.sweeps.choice import TASK_TITLES, Choice
-from alewm.sweeps.results import Drawing, Experiment, Outcome, Recipe, Results, Stage
-from alewm.sweeps.work import Measurement, Training
+from alewm.sweeps.work import TrainingWork
 from alewm.tables import Cell, Row, Table
 from alewm.theme import Draw, Theme
 from alewm_lab.experiments.curves import capacity_axis
+from alewm_lab.experiments.experiment import Drawing, Experiment, MeasurementWork, Outcome, Recipe, Results
+from alewm_lab.experiments.request import TASK_TITLES, Request
 
 Curves = dict[tuple[str, str, str], dict[int, Spread]]
 """R² by capacity, for each task, method and probe."""
 
 
-def build(choice: Choice) -> Experiment:
+def build(request: Request) -> Experiment:
     """ALeWM and LeWM of one width; probes fitted on training frames, scored on frames of test episodes."""
-    (width,) = choice.widths(192)
-    groups = choice.both_methods(TASK_TITLES, width)
+    (width,) = request.widths(192)
+    groups = request.both_methods(TASK_TITLES, width)
     runs = tuple(run for group in groups.values() for run in group)
-    ks = choice.alewm(runs[0].task, width, choice.seeds[0]).config.model.capacities
+    ks = request.alewm(runs[0].task, width, request.seeds[0]).config.model.capacities
     options = (
         ("capacities", ks),
-        ("num_train", 400 if choice.is_smoke else 20_000),
-        ("num_test", 100 if choice.is_smoke else 5_000),
-        ("num_steps", 20 if choice.is_smoke else 3_000),
+        ("num_train", 400 if request.is_smoke else 20_000),
+        ("num_test", 100 if request.is_smoke else 5_000),
+        ("num_steps", 20 if request.is_smoke else 3_000),
     )
-    measured = {run: Measurement(run, "probes", measure, options, choice.command("probes")) for run in runs}
+    measured = {run: MeasurementWork(run, "probes", measure, options, request.command("probes")) for run in runs}
 
     def outcome(results: Results) -> Outcome:
         curves: Curves = {}
         rows: list[Row] = []
         for (task, method), group in groups.items():
             found = [results.measured(measured[run]) for run in group]
-            commands = tuple(w.command(results.library) for run in group for w in (Training(run), measured[run]))
+            commands = tuple(w.command(results.library) for run in group for w in (TrainingWork(run), measured[run]))
             for probe in PROBES:
                 spread = {k: Spread.of([each[probe][str(k)]["mean"] for each in found]) for k in ks}
                 curves[task, method, probe] = spread
@@ -46,13 +46,12 @@ def build(choice: Choice) -> Experiment:
             "the latent of one frame; probes are fitted per prefix on training frames and scored on frames of test "
             "episodes."
         )
-        table = Table.of("probes", choice.caption(text), head, rows)
-        commands = tuple(Training(run).command(results.library) for run in runs)
-        return Outcome((table,), (Drawing("probes", choice.caption(text), _panels(curves), commands),))
+        table = Table.of("probes", request.caption(text), head, rows)
+        commands = tuple(TrainingWork(run).command(results.library) for run in runs)
+        return Outcome((table,), (Drawing("probes", request.caption(text), _panels(curves), commands),))
 
     works = list(measured.values())
-    stage = Stage("probing", lambda _: works, len(works))
-    return Experiment("probes", choice, runs, (stage,), outcome)
+    return Experiment("probes", request, runs, outcome, tuple(works))
 
 
 def _panels(curves: Curves) -> Draw:

@@ -15,11 +15,11 @@ from matplotlib.figure import Figure
 from alewm.evaluation.closed_loop import GoalPairs
 from alewm.evaluation.records import EpisodeRecord
 from alewm.evaluation.trained import Trained
-from alewm.sweeps.choice import Choice
-from alewm.sweeps.results import Drawing, Experiment, Outcome, Recipe, Results, Stage
-from alewm.sweeps.work import Evaluation, Measurement, Work
+from alewm.sweeps.work import EvaluationWork, Work
 from alewm.tables import Cell, Row, Table
 from alewm.theme import Draw, Theme
+from alewm_lab.experiments.experiment import Drawing, Experiment, MeasurementWork, Outcome, Recipe, Results
+from alewm_lab.experiments.request import Request
 
 
 @dataclass(frozen=True)
@@ -38,14 +38,16 @@ class Allocation:
     """log q(larger) - log q(smaller)."""
 
 
-def build(choice: Choice) -> Experiment:
+def build(request: Request) -> Experiment:
     """The models of one width, their test episodes, and the distances of each."""
-    choice.refuse_tiny("reacher-capacity is about Reacher")
-    (width,) = choice.widths(192)
-    (task,) = choice.tasks("reacher")
-    runs = choice.over_seeds(choice.alewm, task, width)
-    test = choice.scale.evaluation()
-    measured = {run: Measurement(run, "distances", measure, made_by=choice.command("reacher-capacity")) for run in runs}
+    request.refuse_tiny("reacher-capacity is about Reacher")
+    (width,) = request.widths(192)
+    (task,) = request.tasks("reacher")
+    runs = request.over_seeds(request.alewm, task, width)
+    test = request.scale.evaluation()
+    measured = {
+        run: MeasurementWork(run, "distances", measure, made_by=request.command("reacher-capacity")) for run in runs
+    }
 
     def outcome(results: Results) -> Outcome:
         allocations = [
@@ -70,8 +72,8 @@ def build(choice: Choice) -> Experiment:
                 rows.append([str(each.seed), str(k), *(Cell(text, commands=commands) for text in cells)])
         head = ["seed", "K", "episodes", "pixels", "pixels, reached", "pixels, missed", "CLS distance", "missed"]
         text = "Test episodes by chosen capacity: mean start-goal displacement in pixels and in CLS space."
-        table = Table.of("reacher-capacity", choice.caption(text), head, rows)
-        caption = choice.caption(
+        table = Table.of("reacher-capacity", request.caption(text), head, rows)
+        caption = request.caption(
             "Left: start-goal displacement by chosen capacity; bars are means, counts in parentheses. Right: log ratio "
             "of the probabilities of the two capacities chosen most often, against the distance of the CLS tokens. "
             "Crosses are episodes that failed."
@@ -85,10 +87,9 @@ def build(choice: Choice) -> Experiment:
         )
         return Outcome((table,), (drawing,), findings=correlations)
 
-    works: list[Work] = [Evaluation(run, test, num_animations=choice.scale.num_animations) for run in runs]
+    works: list[Work] = [EvaluationWork(run, test, num_animations=request.scale.num_animations) for run in runs]
     works += list(measured.values())
-    stage = Stage("planning to test pairs and measuring distances", lambda _: works, len(works))
-    return Experiment("reacher-capacity", choice, runs, (stage,), outcome)
+    return Experiment("reacher-capacity", request, runs, outcome, tuple(works))
 
 
 def measure(folder: Path, data: Path, device: torch.device, options: Mapping[str, Any]) -> dict[str, Any]:

@@ -18,14 +18,13 @@ from alewm.evaluation.settings import EvaluationSettings
 from alewm.evaluation.trained import Trained
 from alewm.runs.folder import load_tensors
 from alewm.shapes import Tensor, UInt8
-from alewm.sweeps.choice import TASK_TITLES, Choice
-from alewm.sweeps.grid import candidates_of
-from alewm.sweeps.results import Drawing, Experiment, Film, Outcome, Recipe, Results, Stage, selecting, unique
-from alewm.sweeps.run import Run
-from alewm.sweeps.work import Evaluation
+from alewm.sweeps.library import TrainingRun
+from alewm.sweeps.work import EvaluationWork
 from alewm.tables import Cell, Row, Table
 from alewm.theme import Draw, Theme
-from alewm_lab.experiments.main_table import METHODS, Selected, compared_runs
+from alewm_lab.experiments.experiment import Animation, Drawing, Experiment, Outcome, Recipe, Results
+from alewm_lab.experiments.main_table import METHODS, blocks_of, contest_of
+from alewm_lab.experiments.request import TASK_TITLES, Request
 
 DRAW_SEED = 3072
 NUM_SHOWN = 2
@@ -51,42 +50,30 @@ class Strip:
         return [*(self.frames[int(step)] for step in steps), self.goal]
 
 
-def build(choice: Choice) -> Experiment:
+def build(request: Request) -> Experiment:
     """ALeWM and LeWM at its best width as in the main table; the first seed's episodes are compared."""
-    (width,) = choice.widths(192)
-    tasks = choice.tasks(*TASK_TITLES)
-    blocks = {task: candidates_of(choice, task, width) for task in tasks}
-    validation, test = choice.scale.evaluation("validation"), choice.scale.evaluation()
+    (width,) = request.widths(192)
+    tasks = request.tasks(*TASK_TITLES)
+    contest = contest_of(request, [width], tasks)
+    test = request.scale.evaluation()
 
-    def chosen(results: Results) -> dict[str, dict[str, Run]]:
-        found = {task: Selected(block, results, validation).runs for task, block in blocks.items()}
-        return {task: {method: runs[method][0] for method in (LEWM, ALEWM)} for task, runs in found.items()}
+    def shown(results: Results) -> dict[str, dict[str, TrainingRun]]:
+        blocks = blocks_of(contest.chosen(results))
+        return {task: {method: runs[method][0] for method in (LEWM, ALEWM)} for (_, task), runs in blocks.items()}
+
+    def tests(results: Results) -> list[EvaluationWork]:
+        runs = [run for methods in shown(results).values() for run in methods.values()]
+        return [EvaluationWork(run, test, num_animations=request.scale.num_animations) for run in runs]
 
     def outcome(results: Results) -> Outcome:
-        return _outcome(choice, chosen(results), results, test)
+        return _outcome(request, shown(results), results, test)
 
-    every = [r for block in blocks.values() for each in (*block.lewm, *block.alewm) for r in each.runs]
-    return Experiment(
-        "rollouts",
-        choice,
-        unique(every),
-        (
-            selecting(compared_runs(list(blocks.values())), validation),
-            Stage(
-                "planning to test pairs",
-                lambda results: [
-                    Evaluation(run, test, num_animations=choice.scale.num_animations)
-                    for runs in chosen(results).values()
-                    for run in runs.values()
-                ],
-                2 * len(tasks),
-            ),
-        ),
-        outcome,
-    )
+    return Experiment("rollouts", request, contest.runs, outcome, contest.validations, tests, 2 * len(tasks))
 
 
-def _outcome(choice: Choice, chosen: dict[str, dict[str, Run]], results: Results, test: EvaluationSettings) -> Outcome:
+def _outcome(
+    request: Request, chosen: dict[str, dict[str, TrainingRun]], results: Results, test: EvaluationSettings
+) -> Outcome:
     rows: list[Row] = []
     drawings, films = [], []
     for task, runs in chosen.items():
@@ -107,7 +94,7 @@ def _outcome(choice: Choice, chosen: dict[str, dict[str, Run]], results: Results
             name = f"{task}-{'alewm' if number == 0 else 'lewm'}-reaches"
             strips = [_replay(results, runs[method], method, test, shown) for method in (LEWM, ALEWM)]
             matched = [strip for pair in zip(*strips, strict=True) for strip in pair]
-            caption = choice.caption(
+            caption = request.caption(
                 f"{TASK_TITLES[task]}: {kind} on {len(indices)} of {len(pairs)} test pairs; {len(shown)} drawn by seed "
                 f"{DRAW_SEED}. First frame, four between, last frame, goal; LeWM above ALeWM."
             )
@@ -116,10 +103,12 @@ def _outcome(choice: Choice, chosen: dict[str, dict[str, Run]], results: Results
                 title = (
                     f"{TASK_TITLES[task]}, episode {upper.record.episode}: LeWM left, ALeWM middle, goal right. {kind}."
                 )
-                films.append(Film(f"{name}-{upper.record.episode:05d}", choice.caption(title), _gif(upper, lower)))
+                films.append(
+                    Animation(f"{name}-{upper.record.episode:05d}", request.caption(title), _gif(upper, lower))
+                )
     head = ["task", "only ALeWM reaches", "only LeWM reaches", "both", "neither"]
-    text = f"Test pairs by which method reaches the goal, LeWM at its best width, models of seed {choice.seeds[0]}."
-    return Outcome((Table.of("disagreements", choice.caption(text), head, rows),), tuple(drawings), tuple(films))
+    text = f"Test pairs by which method reaches the goal, LeWM at its best width, models of seed {request.seeds[0]}."
+    return Outcome((Table.of("disagreements", request.caption(text), head, rows),), tuple(drawings), tuple(films))
 
 
 def draw_episodes(indices: Sequence[int]) -> list[int]:
@@ -128,9 +117,11 @@ def draw_episodes(indices: Sequence[int]) -> list[int]:
     return sorted(int(i) for i in generator.permutation(list(indices))[:NUM_SHOWN])
 
 
-def _replay(results: Results, run: Run, method: str, test: EvaluationSettings, indices: Sequence[int]) -> list[Strip]:
+def _replay(
+    results: Results, run: TrainingRun, method: str, test: EvaluationSettings, indices: Sequence[int]
+) -> list[Strip]:
     """The episodes at `indices`, from the actions that were executed, at the task's native size."""
-    work = Evaluation(run, test)
+    work = EvaluationWork(run, test)
     actions = _actions(work.folder(results.library), work.command(results.library))
     records = results.records(run, test)
     steps = torch.tensor([record.steps for record in records])

@@ -12,12 +12,12 @@ from alewm.data.windows import WindowShape
 from alewm.evaluation.statistics import Spread
 from alewm.evaluation.trained import SAMPLE_SEED, Trained
 from alewm.shapes import Float, Tensor
-from alewm.sweeps.choice import TASK_TITLES, Choice
-from alewm.sweeps.results import Drawing, Experiment, Outcome, Recipe, Results, Stage
-from alewm.sweeps.work import Measurement, Training
+from alewm.sweeps.work import TrainingWork
 from alewm.tables import Cell, Row, Table
 from alewm.theme import Draw, Theme
 from alewm_lab.experiments.curves import capacity_axis
+from alewm_lab.experiments.experiment import Drawing, Experiment, MeasurementWork, Outcome, Recipe, Results
+from alewm_lab.experiments.request import TASK_TITLES, Request
 
 JUMPS = ("frozen", "same episode", "other episode")
 """What takes the place of a window's last frame: the frame before it; a frame of the same episode ten or more steps
@@ -26,20 +26,20 @@ LEAST_JUMP = 10
 Curves = dict[tuple[str, str, str], dict[int, Spread]]
 
 
-def build(choice: Choice) -> Experiment:
+def build(request: Request) -> Experiment:
     """ALeWM and LeWM of one width, on windows of test episodes."""
-    (width,) = choice.widths(192)
-    groups = choice.both_methods(TASK_TITLES, width)
+    (width,) = request.widths(192)
+    groups = request.both_methods(TASK_TITLES, width)
     runs = tuple(run for group in groups.values() for run in group)
-    options = (("num_windows", 100 if choice.is_smoke else 2_000),)
-    measured = {run: Measurement(run, "surprise", measure, options, choice.command("surprise")) for run in runs}
+    options = (("num_windows", 100 if request.is_smoke else 2_000),)
+    measured = {run: MeasurementWork(run, "surprise", measure, options, request.command("surprise")) for run in runs}
 
     def outcome(results: Results) -> Outcome:
         rows: list[Row] = []
         curves: Curves = {}
         for (task, method), group in groups.items():
             found = [results.measured(measured[run]) for run in group]
-            commands = tuple(w.command(results.library) for run in group for w in (Training(run), measured[run]))
+            commands = tuple(w.command(results.library) for run in group for w in (TrainingWork(run), measured[run]))
             ks = group[0].config.model.capacities
             for k in ks:
                 for jump in JUMPS:
@@ -61,14 +61,13 @@ def build(choice: Choice) -> Experiment:
             "true one: area under the ROC curve (0.5 is chance) and ratio of median errors, at full width, mean ± "
             "SEM over seeds."
         )
-        table = Table.of("surprise", choice.caption(text), head, rows)
-        caption = choice.caption("Area under the ROC curve against the prefix that is predicted from and compared.")
-        commands = tuple(Training(run).command(results.library) for run in runs)
+        table = Table.of("surprise", request.caption(text), head, rows)
+        caption = request.caption("Area under the ROC curve against the prefix that is predicted from and compared.")
+        commands = tuple(TrainingWork(run).command(results.library) for run in runs)
         return Outcome((table,), (Drawing("surprise", caption, _panels(curves), commands),))
 
     works = list(measured.values())
-    stage = Stage("measuring surprise", lambda _: works, len(works))
-    return Experiment("surprise", choice, runs, (stage,), outcome)
+    return Experiment("surprise", request, runs, outcome, tuple(works))
 
 
 @torch.no_grad()

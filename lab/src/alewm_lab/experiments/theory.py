@@ -19,12 +19,12 @@ from alewm.evaluation.probes import PROBES, fit_networks, fit_ridge
 from alewm.evaluation.trained import SAMPLE_SEED, EncodedWindows, Trained
 from alewm.model.world_model import WorldModel
 from alewm.shapes import Float, Tensor
-from alewm.sweeps.choice import TASK_TITLES, Choice
-from alewm.sweeps.results import Drawing, Experiment, Outcome, Recipe, Results, Stage
-from alewm.sweeps.work import Measurement, Training
+from alewm.sweeps.work import TrainingWork
 from alewm.tables import Cell, Row, Table
 from alewm.theme import Draw, Theme, panel_grid
 from alewm.training.validation import masked_variance
+from alewm_lab.experiments.experiment import Drawing, Experiment, MeasurementWork, Outcome, Recipe, Results
+from alewm_lab.experiments.request import TASK_TITLES, Request
 
 
 @torch.no_grad()
@@ -97,30 +97,30 @@ def _panels(found: Measured, panel: Callable[[Axes, Theme, Mapping[str, Any]], N
     return draw
 
 
-def build(choice: Choice) -> Experiment:
+def build(request: Request) -> Experiment:
     """The selected models of one width, measured on windows of validation episodes."""
-    (width,) = choice.widths(192)
-    runs = tuple(run for task in choice.tasks(*TASK_TITLES) for run in choice.over_seeds(choice.alewm, task, width))
+    (width,) = request.widths(192)
+    runs = tuple(run for task in request.tasks(*TASK_TITLES) for run in request.over_seeds(request.alewm, task, width))
     options = (
-        ("num_train", 300 if choice.is_smoke else 20_000),
-        ("num_windows", 100 if choice.is_smoke else 5_000),
-        ("num_steps", 20 if choice.is_smoke else 3_000),
+        ("num_train", 300 if request.is_smoke else 20_000),
+        ("num_windows", 100 if request.is_smoke else 5_000),
+        ("num_steps", 20 if request.is_smoke else 3_000),
     )
-    measured = {run: Measurement(run, "theory", measure, options, choice.command("theory")) for run in runs}
+    measured = {run: MeasurementWork(run, "theory", measure, options, request.command("theory")) for run in runs}
 
     def outcome(results: Results) -> Outcome:
         found = {f"{TASK_TITLES[run.task]}, {run.seed}": results.measured(measured[run]) for run in runs}
         sources = {
-            title: tuple(work.command(results.library) for work in (Training(run), measured[run]))
+            title: tuple(work.command(results.library) for work in (TrainingWork(run), measured[run]))
             for run, title in zip(runs, found, strict=True)
         }
         every = tuple(command for commands in sources.values() for command in commands)
-        variance = choice.caption(
+        variance = request.caption(
             "Variance of each coordinate under the mask beside the survival probability that exact matching would "
             "give it (proposition 1 and its corollary), and the variance of the unmasked coordinate, which must not "
             "be smaller under exact matching. Windows of validation episodes."
         )
-        losses = choice.caption(
+        losses = request.caption(
             "One-step prediction error per capacity: of the model's own predictor, and of linear and network probes "
             "fitted separately per prefix (estimates of R_k from above), as a share of the next latent's variance; "
             "at 0 only actions are seen. Windows of validation episodes."
@@ -129,12 +129,11 @@ def build(choice: Choice) -> Experiment:
             Drawing("variance", variance, variance_panels(found), every),
             Drawing("losses", losses, losses_by_capacity(found), every),
         )
-        tables = (_gains_table(choice, found, sources), _order_table(choice, found, sources))
+        tables = (_gains_table(request, found, sources), _order_table(request, found, sources))
         return Outcome(tables, drawings)
 
     works = list(measured.values())
-    stage = Stage("measuring on validation windows", lambda _: works, len(works))
-    return Experiment("theory", choice, runs, (stage,), outcome)
+    return Experiment("theory", request, runs, outcome, tuple(works))
 
 
 @torch.no_grad()
@@ -229,7 +228,7 @@ def _history(windows: EncodedWindows) -> Float[Tensor, "B I"]:
 
 
 def _gains_table(
-    choice: Choice, found: Mapping[str, Mapping[str, Any]], sources: Mapping[str, tuple[str, ...]]
+    request: Request, found: Mapping[str, Mapping[str, Any]], sources: Mapping[str, tuple[str, ...]]
 ) -> Table:
     ks = next(iter(found.values()))["capacities"]
     rows: list[Row] = []
@@ -245,11 +244,11 @@ def _gains_table(
         "falls when the block is added. Gains of a shared finite predictor may be negative. The telescoping "
         f"identity of proposition 3 holds to {worst:.1e} of the loss."
     )
-    return Table.of("gains", choice.caption(text), head, rows)
+    return Table.of("gains", request.caption(text), head, rows)
 
 
 def _order_table(
-    choice: Choice, found: Mapping[str, Mapping[str, Any]], sources: Mapping[str, tuple[str, ...]]
+    request: Request, found: Mapping[str, Mapping[str, Any]], sources: Mapping[str, tuple[str, ...]]
 ) -> Table:
     rows: list[Row] = []
     for title, each in found.items():
@@ -269,7 +268,7 @@ def _order_table(
         "later; how far the learned order is from the best (0) towards the worst (1) order of the same gains under the "
         "prior; and the mean deviation of masked variance from survival."
     )
-    return Table.of("order", choice.caption(text), head, rows)
+    return Table.of("order", request.caption(text), head, rows)
 
 
 RECIPE = Recipe("theory", "the propositions measured: masked variance, gains of blocks, risks per prefix, order", build)

@@ -10,9 +10,9 @@ from statistics import fmean
 
 from alewm.errors import InputError
 from alewm.evaluation.statistics import PairedDifference, compare_paired
-from alewm.sweeps.choice import TASK_TITLES
 from alewm.tables import NONE, Row, Table, scientific
 from alewm.training.presets import LEWM_WEIGHT
+from alewm_lab.experiments.request import TASK_TITLES
 from alewm_lab.publishing.configuration_names import COLUMNS, TITLES, method_of, named_columns
 from alewm_lab.publishing.published import Configuration, PublishedRun, Scale
 

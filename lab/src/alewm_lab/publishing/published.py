@@ -16,9 +16,9 @@ from alewm.errors import InputError
 from alewm.evaluation.statistics import Spread
 from alewm.files import natural_order
 from alewm.report.gather import Run, flatten
-from alewm.sweeps.choice import TASK_TITLES
-from alewm.sweeps.run import OBSERVED
+from alewm.sweeps.library import OBSERVED
 from alewm.tables import scientific
+from alewm_lab.experiments.request import TASK_TITLES
 from alewm_lab.experiments.training_path import Dynamics, starting_at
 from alewm_lab.publishing.publication import STAMP, SUFFIX, Part, PublishedPart, read_group
 

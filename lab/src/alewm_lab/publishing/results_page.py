@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from alewm.files import write_bytes, write_text
-from alewm.sweeps.choice import TASK_TITLES
 from alewm.tables import scientific
 from alewm.theme import as_svg
+from alewm_lab.experiments.request import TASK_TITLES
 from alewm_lab.publishing import result_tables as tables
 from alewm_lab.publishing.comparison_table import comparison_table, long_table
 from alewm_lab.publishing.configuration_names import backbone, full_names

@@ -1,28 +1,140 @@
-"""What was asked of an experiment, and the runs that follow from it."""
+"""What was asked of an experiment: how much of everything, which seeds, tasks and widths, and the runs that follow.
+
+The scales are the paper's budget, a shorter one that says so, a laptop's, and one of seconds.
+"""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import Any
+from typing import Any, Literal
 
 from alewm.config import overridden
 from alewm.errors import InputError, unknown_name
-from alewm.sweeps.run import Run
-from alewm.sweeps.scale import TINY_PRESET, Scale
+from alewm.evaluation.settings import EvaluationSettings, Split
+from alewm.planning.cem import CEMConfig
+from alewm.planning.planner import PlanningConfig
+from alewm.sweeps.estimate import TINY_PRESET
+from alewm.sweeps.grid import GRIDS
+from alewm.sweeps.library import TrainingRun
 from alewm.tables import scientific
 from alewm.training.config import RunConfig
-from alewm.training.presets import CAPACITIES, LEWM_WEIGHT, as_alewm_sigreg, as_lewm, as_nested_dropout, preset
+from alewm.training.presets import (
+    CAPACITIES,
+    LEWM_WEIGHT,
+    SEEDS,
+    as_alewm_sigreg,
+    as_lewm,
+    as_nested_dropout,
+    preset,
+)
 
 TASK_TITLES = {"two-room": "TwoRoom", "push-t": "PushT", "reacher": "Reacher", "cube": "OGBench-Cube"}
 """Tasks as tables call them, in the paper's order."""
 
-WEIGHT, MULTIPLIER, DEGREE = "objective.regularizer_weight", "training.optim.selector_multiplier", "model.prior_degree"
-GRIDS = {WEIGHT: (0.09, 0.15, 0.2, 0.3), MULTIPLIER: (1.0, 2.0, 3.0), DEGREE: (-1.0, -0.5, 0.0, 1.0, 2.0, 3.0)}
-"""The paper's grids of λ, s_q and α."""
+ScaleName = Literal["smoke", "tiny", "short", "paper"]
+
+SHORT_STEPS = 10_000
+"""Updates of a model at the short scale, unless asked otherwise."""
 
 
 @dataclass(frozen=True)
-class Choice:
+class OwnData:
+    """Episodes that an experiment records itself, in seconds: Two-Room, as small as the tiny models look at it."""
+
+    num_episodes: int
+    seed: int
+
+
+@dataclass(frozen=True)
+class Scale:
+    """A budget that all runs of an experiment share; two scales never meet in one table."""
+
+    name: ScaleName
+    num_steps: int | None
+    """Updates of every model; None for the preset's ten passes over the data."""
+    cem: CEMConfig
+    """The search."""
+    seeds: tuple[int, ...] = SEEDS
+    """Model seeds, unless asked otherwise."""
+    learning_rate: float | None = None
+    """Peak learning rate of every model; None for the preset's."""
+    num_pairs: int | None = None
+    """Test pairs, the first ones; None for all that are stored."""
+    own_data: OwnData | None = None
+    """What tiny models learn from; None where models and data are the paper's."""
+
+    @property
+    def folder(self) -> str:
+        """What the results of this scale are called."""
+        rate = "" if self.learning_rate is None else f"-{scientific(self.learning_rate)}"
+        return f"short-{self.num_steps}{rate}" if self.name == "short" else self.name
+
+    @property
+    def note(self) -> str:
+        """What every caption says about it."""
+        if self.name == "smoke":
+            return (
+                f"Scale smoke: {self.num_steps} updates of a tiny model on a few episodes of small images; these "
+                f"numbers mean nothing."
+            )
+        if self.name == "tiny":
+            assert self.own_data is not None
+            return (
+                f"Scale tiny: {self.num_steps:,} updates of models small enough for a CPU on "
+                f"{self.own_data.num_episodes:,} episodes of Two-Room in small images; the first {self.num_pairs} test "
+                f"pairs, a search of {self.cem.num_iterations} iterations."
+            )
+        if self.name == "short":
+            rate = "" if self.learning_rate is None else f" with a learning rate of {scientific(self.learning_rate)}"
+            return f"Scale short: {self.num_steps:,} updates per model{rate} where the paper has ten epochs."
+        return "Scale paper: ten epochs."
+
+    @property
+    def num_animations(self) -> int:
+        """Episodes to film in an evaluation that is shown; drawing them takes longer than a smoke run."""
+        return 0 if self.is_for_cpu else 4
+
+    @property
+    def is_for_cpu(self) -> bool:
+        """Whether there is one task and one size of model, a CPU's, and data that it records itself."""
+        return self.own_data is not None
+
+    def base(self, task: str, width: int) -> tuple[str, RunConfig]:
+        """The preset of ALeWM for a task and a width, at this budget."""
+        name = TINY_PRESET if self.is_for_cpu else f"{task}-{width}"
+        config = preset(name)
+        training = replace(config.training, num_steps=self.num_steps)
+        if self.learning_rate is not None:
+            training = replace(training, optim=replace(training.optim, learning_rate=self.learning_rate))
+        if self.name == "smoke":
+            training = replace(training, batch_size=16, log_every=1, diagnose_every=self.num_steps or 1)
+        return name, replace(config, training=training)
+
+    def evaluation(self, split: Split = "test", **planning: Any) -> EvaluationSettings:
+        """How models are evaluated: the pairs of `split` with this scale's search."""
+        num_pairs = self.num_pairs if split == "test" else None
+        return EvaluationSettings(
+            split=split, num_episodes=num_pairs, planning=PlanningConfig(cem=self.cem, **planning)
+        )
+
+
+def make_scale(name: ScaleName, num_steps: int | None = None, learning_rate: float | None = None) -> Scale:
+    """The scale called `name`; `num_steps` and `learning_rate` replace those of the short one."""
+    if name == "paper":
+        return Scale("paper", None, CEMConfig())
+    if name == "short":
+        return Scale("short", num_steps or SHORT_STEPS, CEMConfig(), learning_rate=learning_rate)
+    if name == "tiny":
+        steps = preset(TINY_PRESET).training.num_steps
+        # The demonstration's episodes.
+        own = OwnData(num_episodes=1000, seed=SEEDS[0])
+        return Scale("tiny", steps, CEMConfig(num_iterations=10), num_pairs=100, own_data=own)
+    cem = CEMConfig(num_candidates=20, num_iterations=2, num_elites=4)
+    return Scale("smoke", 6, cem, seeds=SEEDS[:2], own_data=OwnData(num_episodes=20, seed=0))
+
+
+@dataclass(frozen=True)
+class Request:
     """A scale, seeds, and which tasks and widths; `--only` names tasks and widths, and whatever it omits is out."""
 
     scale: Scale
@@ -110,23 +222,23 @@ class Choice:
         grids = [(GRIDS[name][0], GRIDS[name][-1]) if self.is_smoke else GRIDS[name] for name in fields]
         return [dict(zip(fields, values, strict=True)) for values in product(*grids)]
 
-    def alewm(self, task: str, width: int, seed: int, changes: Mapping[str, Any] | None = None) -> Run:
+    def alewm(self, task: str, width: int, seed: int, changes: Mapping[str, Any] | None = None) -> TrainingRun:
         """ALeWM with the paper's hyperparameters for this task and width, or with some of them changed."""
         name, config = self.scale.base(task, width)
         return _run(name, overridden(config, changes or {}), seed)
 
-    def lewm(self, task: str, width: int, latent_dim: int, seed: int, weight: float = LEWM_WEIGHT) -> Run:
+    def lewm(self, task: str, width: int, latent_dim: int, seed: int, weight: float = LEWM_WEIGHT) -> TrainingRun:
         """LeWM of `latent_dim` with the encoder of `width`."""
         name, config = self.scale.base(task, width)
         suffix = "lewm" if self.is_for_cpu else f"lewm-{latent_dim}"
         return _run(f"{name}-{suffix}", as_lewm(config, latent_dim, weight), seed)
 
-    def alewm_sigreg(self, task: str, width: int, seed: int, changes: Mapping[str, Any] | None = None) -> Run:
+    def alewm_sigreg(self, task: str, width: int, seed: int, changes: Mapping[str, Any] | None = None) -> TrainingRun:
         """The ablation with SIGReg on masked latents."""
         name, config = self.scale.base(task, width)
         return _run(self._named(name, "alewm-sigreg"), overridden(as_alewm_sigreg(config), changes or {}), seed)
 
-    def nested_dropout(self, task: str, width: int, seed: int, changes: Mapping[str, Any] | None = None) -> Run:
+    def nested_dropout(self, task: str, width: int, seed: int, changes: Mapping[str, Any] | None = None) -> TrainingRun:
         """The baseline that draws capacities from the fixed prior."""
         name, config = self.scale.base(task, width)
         return _run(self._named(name, "nested-dropout"), overridden(as_nested_dropout(config), changes or {}), seed)
@@ -134,11 +246,11 @@ class Choice:
     def _named(self, name: str, method: str) -> str:
         return name if self.is_for_cpu else f"{name}-{method}"
 
-    def over_seeds(self, make: Callable[..., Run], *arguments: Any, **options: Any) -> tuple[Run, ...]:
+    def over_seeds(self, make: Callable[..., TrainingRun], *arguments: Any, **options: Any) -> tuple[TrainingRun, ...]:
         """One run per seed, as `make(*arguments, seed=seed, **options)` says."""
         return tuple(make(*arguments, seed=seed, **options) for seed in self.seeds)
 
-    def both_methods(self, tasks: Iterable[str], width: int) -> dict[tuple[str, str], tuple[Run, ...]]:
+    def both_methods(self, tasks: Iterable[str], width: int) -> dict[tuple[str, str], tuple[TrainingRun, ...]]:
         """ALeWM's and LeWM's runs of one width, by task and method."""
         groups = {}
         for task in self.tasks(*tasks):
@@ -147,5 +259,5 @@ class Choice:
         return groups
 
 
-def _run(name: str, config: RunConfig, seed: int) -> Run:
-    return Run(name, replace(config, training=replace(config.training, seed=seed)))
+def _run(name: str, config: RunConfig, seed: int) -> TrainingRun:
+    return TrainingRun(name, replace(config, training=replace(config.training, seed=seed)))

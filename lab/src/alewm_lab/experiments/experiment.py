@@ -1,0 +1,205 @@
+"""An experiment: a list of runs and a function from their results to tables and figures."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from alewm.evaluation.records import EpisodeRecord, read_records
+from alewm.evaluation.settings import EvaluationSettings
+from alewm.evaluation.statistics import Spread
+from alewm.evaluation.trained import read_measurement, write_measurement
+from alewm.runs.folder import read_metrics
+from alewm.sweeps.library import Library, TrainingRun
+from alewm.sweeps.work import EvaluationWork, NotThereYetError, TrainingWork, Work, over_seeds
+from alewm.tables import Cell, Table
+from alewm.theme import Draw
+from alewm_lab.experiments.request import Request
+
+Measure = Callable[[Path, Path, torch.device, Mapping[str, Any]], dict[str, Any]]
+"""From a run's folder, its data file, a device and options to plain JSON values."""
+
+
+@dataclass(frozen=True)
+class MeasurementWork:
+    """Something computed on a trained model, kept below RUN/measurements."""
+
+    run: TrainingRun
+    name: str
+    """What it is called; its folder."""
+    measure: Measure
+    """A function at the top of a module, so that other processes find it."""
+    options: tuple[tuple[str, Any], ...] = ()
+    """What it depends on besides the run."""
+    made_by: str = ""
+    """The command of the experiment that makes it."""
+
+    def result(self, library: Library) -> dict[str, Any] | None:
+        """What it found with these options, or None before it has been done."""
+        return read_measurement(library.folder(self.run), self.name, dict(self.options))
+
+    def is_done(self, library: Library) -> bool:
+        """Whether its result is there."""
+        return self.result(library) is not None
+
+    def perform(self, library: Library, device: torch.device, command: str | None = None) -> None:
+        """Measures; the result names the experiment's command."""
+        data = library.data_path(self.run.task)
+        options = dict(self.options)
+        measured = self.measure(library.folder(self.run), data, device, options)
+        write_measurement(library.folder(self.run), self.name, options, measured, self.made_by or command)
+
+    def command(self, library: Library) -> str:
+        """The same from a shell: the experiment itself, which reuses everything else."""
+        return f"{self.made_by}  # {self.name} of {library.folder(self.run)}"
+
+
+class Results:
+    """Read-only view of a library."""
+
+    def __init__(self, library: Library) -> None:
+        self.library = library
+
+    def evaluation(self, run: TrainingRun, settings: EvaluationSettings) -> dict[str, Any]:
+        """The content of its result.json."""
+        return EvaluationWork(run, settings).found(self.library)
+
+    def records(self, run: TrainingRun, settings: EvaluationSettings) -> list[EpisodeRecord]:
+        """Its episodes."""
+        self.evaluation(run, settings)
+        return read_records(EvaluationWork(run, settings).folder(self.library) / "episodes.jsonl")
+
+    def measured(self, measurement: MeasurementWork) -> dict[str, Any]:
+        """What a measurement found."""
+        found = measurement.result(self.library)
+        if found is None:
+            raise NotThereYetError(f"{measurement.name} of {measurement.run.name} has not been measured.")
+        return found
+
+    def metrics(self, run: TrainingRun, kind: str) -> list[dict[str, Any]]:
+        """The lines of its metrics.jsonl of one kind: train, validation or latent."""
+        entries = read_metrics(self.library.folder(run) / "metrics.jsonl")
+        return [entry for entry in entries if entry.get("kind") == kind]
+
+    def over_seeds(
+        self, runs: Sequence[TrainingRun], settings: EvaluationSettings, name: str = "success_rate"
+    ) -> Spread:
+        """Mean and SEM over the runs of one number of their results."""
+        return over_seeds(runs, settings, self.library, name)
+
+    def interval(self, runs: Sequence[TrainingRun], settings: EvaluationSettings) -> list[float]:
+        """The interval of the pairs of the first of `runs`, for where there is no other."""
+        interval: list[float] = self.evaluation(runs[0], settings)["interval"]
+        return interval
+
+    def success_cell(self, runs: Sequence[TrainingRun], settings: EvaluationSettings) -> Cell:
+        """Success in percent over `runs`, with the commands behind it."""
+        text = self.over_seeds(runs, settings).percent()
+        return Cell(text, commands=self.commands(runs, settings))
+
+    def capacity_cell(self, runs: Sequence[TrainingRun], settings: EvaluationSettings) -> Cell:
+        """Planned capacity, its mean over episodes, then over `runs`."""
+        text = self.over_seeds(runs, settings, "mean_capacity").shown()
+        return Cell(text, commands=self.commands(runs, settings))
+
+    def commands(self, runs: Sequence[TrainingRun], settings: EvaluationSettings) -> tuple[str, ...]:
+        """What makes the evaluation of `runs` with `settings`, from data files on."""
+        return tuple(
+            work.command(self.library) for run in runs for work in (TrainingWork(run), EvaluationWork(run, settings))
+        )
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A figure with its caption."""
+
+    name: str
+    """Its file name."""
+    caption: str
+    """What is shown, at which scale, over which seeds."""
+    draw: Draw
+    commands: tuple[str, ...] = ()
+    """What to type, in order, to have its data again."""
+
+
+@dataclass(frozen=True)
+class Animation:
+    """An animation with its caption."""
+
+    name: str
+    caption: str
+    gif: bytes
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What an experiment shows."""
+
+    tables: tuple[Table, ...] = ()
+    drawings: tuple[Drawing, ...] = ()
+    films: tuple[Animation, ...] = ()
+    findings: tuple[str, ...] = ()
+    """Sentences with numbers, computed."""
+
+    def noting(self, note: str) -> "Outcome":
+        """The same with `note` at the end of every caption."""
+        if not note:
+            return self
+        return replace(
+            self,
+            tables=tuple(replace(table, caption=f"{table.caption} {note}") for table in self.tables),
+            drawings=tuple(replace(drawing, caption=f"{drawing.caption} {note}") for drawing in self.drawings),
+            films=tuple(replace(film, caption=f"{film.caption} {note}") for film in self.films),
+        )
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """The runs to train, the work that follows, and a function from their results to tables and figures."""
+
+    name: str
+    request: Request
+    runs: tuple[TrainingRun, ...]
+    outcome: Callable[[Results], Outcome]
+    works: tuple[Work, ...] = ()
+    """What is evaluated and measured on trained runs."""
+    tests: Callable[[Results], Sequence[Work]] | None = None
+    """What is done with the runs that validation selects; NotThereYetError while a validation is missing."""
+    num_tests: int = 0
+    """How many `tests` there are at most, for a dry run."""
+
+    def __post_init__(self) -> None:
+        budgets = {(run.config.training.num_steps, run.config.training.batch_size) for run in self.runs}
+        assert len(budgets) <= 1, f"{self.name} would mix budgets in one table: {sorted(map(str, budgets))}"
+
+    @property
+    def data_sets(self) -> set[str]:
+        """The names of all data that is needed."""
+        return {name for run in self.runs for name in run.data_sets}
+
+    def known_works(self, results: Results) -> tuple[list[Work], bool]:
+        """All work that is known by now, and whether that is everything."""
+        if self.tests is None:
+            return list(self.works), True
+        try:
+            return [*self.works, *self.tests(results)], True
+        except NotThereYetError:
+            return list(self.works), False
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How to build an experiment from what was asked, and what may be asked."""
+
+    name: str
+    summary: str
+    """One line for `alewm-lab experiment --list`."""
+    build: Callable[[Request], Experiment]
+    seeds: tuple[int, ...] | None = None
+    """Seeds unless asked otherwise, where they are not the scale's."""
+    compares_configurations: bool = False
+    """Whether it selects among configurations, so that there is something to search."""
+    chooses_lewm_width: bool = False
+    """Whether LeWM's width is among what it selects."""
