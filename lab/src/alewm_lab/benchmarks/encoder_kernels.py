@@ -28,7 +28,7 @@ from alewm.shapes import Tensor
 from alewm_lab.benchmarks.timing import check_repeats, median_seconds, print_line, recorded
 
 
-class Trial(NamedTuple):
+class TileTrial(NamedTuple):
     """A kernel with something to compute."""
 
     kernel: str
@@ -42,7 +42,7 @@ class Trial(NamedTuple):
 
 
 def time_tiles(
-    trials: Sequence[Trial], more: Mapping[str, Sequence[Tile]], device: torch.device, repeats: int
+    trials: Sequence[TileTrial], more: Mapping[str, Sequence[Tile]], device: torch.device, repeats: int
 ) -> dict[tuple[str, Tile], float | str]:
     """Milliseconds of each kernel with each of its candidates and of `more`, or why the device could not run it."""
     calls: dict[tuple[str, Tile], Callable[[], object]] = {}
@@ -52,34 +52,34 @@ def time_tiles(
     return timed(calls, device, repeats)
 
 
-def mlp_trials(num_rows: int, width: int, hidden: int, dtype: torch.dtype, device: torch.device) -> Iterator[Trial]:
+def mlp_trials(num_rows: int, width: int, hidden: int, dtype: torch.dtype, device: torch.device) -> Iterator[TileTrial]:
     """The kernels of an MLP, one after the other."""
     draw = _Draws(device)
     x, w1, w2 = draw(num_rows, width).to(dtype), draw(hidden, width).to(dtype), draw(width, hidden).to(dtype)
     b1, slope = draw(hidden), draw(num_rows, hidden).to(dtype)
     # Each reads narrow rows and reads or writes two matrices of wide ones.
     num_bytes, num_operations = dtype.itemsize * num_rows * (width + 2 * hidden), 2 * num_rows * width * hidden
-    yield Trial("widen", hidden, lambda tile: run_widen(x, w1, b1, tile), num_bytes, num_operations)
-    yield Trial(
+    yield TileTrial("widen", hidden, lambda tile: run_widen(x, w1, b1, tile), num_bytes, num_operations)
+    yield TileTrial(
         "narrow_backward", hidden, lambda tile: run_narrow_backward(x, w2, slope, tile), num_bytes, num_operations
     )
 
 
-def residual_trials(num_rows: int, width: int, dtype: torch.dtype, device: torch.device) -> Iterator[Trial]:
+def residual_trials(num_rows: int, width: int, dtype: torch.dtype, device: torch.device) -> Iterator[TileTrial]:
     """The kernels of the residual sum and its LayerNorm, there and back."""
     draw = _Draws(device)
     x, grad_stream = draw(num_rows, width), draw(num_rows, width)
     mapped, grad_xn = draw(num_rows, width).to(dtype), draw(num_rows, width).to(dtype)
     bias, scale, shift = draw(width), draw(width), draw(width)
     numbers, narrow, wide = num_rows * width, dtype.itemsize, x.itemsize
-    yield Trial(
+    yield TileTrial(
         "add_norm",
         width,
         lambda tile: run_add_norm(x, mapped, bias, scale, shift, LAYER_NORM_EPS, tile),
         numbers * 2 * (narrow + wide),
         0,
     )
-    yield Trial(
+    yield TileTrial(
         "add_norm_backward",
         width,
         lambda tile: run_add_norm_backward(grad_stream, grad_xn, x, scale, LAYER_NORM_EPS, tile),
@@ -90,27 +90,27 @@ def residual_trials(num_rows: int, width: int, dtype: torch.dtype, device: torch
 
 def attention_trials(
     num_images: int, num_tokens: int, width: int, heads: int, dtype: torch.dtype, device: torch.device
-) -> Iterator[Trial]:
+) -> Iterator[TileTrial]:
     """The kernels of attention, there and back; the way back is two kernels, the first timed alone too."""
     draw = _Draws(device)
     qkv, grad = draw(num_images, num_tokens, 3 * width).to(dtype), draw(num_images, num_tokens, width).to(dtype)
     mixed, lse = run_attention(qkv, heads)
     rows, product = num_images * num_tokens, 2 * num_images * num_tokens**2 * width
-    yield Trial(
+    yield TileTrial(
         "attention",
         num_tokens - 1,
         lambda tile: run_attention(qkv, heads, tile),
         dtype.itemsize * rows * 4 * width,
         2 * product,
     )
-    yield Trial(
+    yield TileTrial(
         "attention_backward",
         num_tokens - 1,
         lambda tile: run_attention_backward(grad, qkv, mixed, lse, heads, tile),
         dtype.itemsize * rows * 8 * width,
         5 * product,
     )
-    yield Trial(
+    yield TileTrial(
         "first_token_backward",
         num_tokens - 1,
         lambda tile: run_first_token_backward(grad, qkv, mixed, lse, heads, tile),

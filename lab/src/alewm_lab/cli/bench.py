@@ -1,12 +1,6 @@
-"""What `alewm-lab bench` can measure of data; the fields are the flags.
+"""`alewm-lab bench`: speed of the fast paths on this machine, a table for people and a last line of JSON.
 
-What `alewm-lab bench` can measure of environments; the fields are the flags.
-
-What `alewm-lab bench` can measure of models; the fields are the flags.
-
-What `alewm-lab bench` can measure of the whole way from nothing to a result; the fields are the flags.
-
-`alewm-lab bench`: fast paths on this machine, a table for people and a last line of JSON.
+Each class is one benchmark; its fields are the flags.
 """
 
 from dataclasses import dataclass
@@ -21,7 +15,7 @@ from alewm_lab.benchmarks.timing import Sizes
 
 
 @dataclass(frozen=True)
-class Collect:
+class BenchCollect:
     """Frames per second of a task: stepped and drawn, and end to end into a file."""
 
     task_name: Annotated[str, tyro.conf.arg(name="task")] = "two-room"
@@ -37,13 +31,13 @@ class Collect:
 
     def run(self) -> None:
         """Prints the table and the line of JSON."""
-        from alewm_lab.benchmarks.collect import bench_collect
+        from alewm_lab.benchmarks.data_speed import bench_collect
 
         bench_collect(**vars(self))
 
 
 @dataclass(frozen=True)
-class Loader:
+class BenchLoader:
     """Windows per second from a compressed file."""
 
     data: Path | None = None
@@ -63,13 +57,13 @@ class Loader:
 
     def run(self) -> None:
         """Prints the table and the line of JSON."""
-        from alewm_lab.benchmarks.loader import bench_loader
+        from alewm_lab.benchmarks.data_speed import bench_loader
 
         bench_loader(**vars(self))
 
 
 @dataclass(frozen=True)
-class Replay:
+class BenchReplay:
     """Success without a model on a file's test pairs: recorded actions replayed, random ones, and none."""
 
     data: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="FILE")]
@@ -91,7 +85,7 @@ class Replay:
 
 
 @dataclass(frozen=True)
-class ReplaySimulated:
+class BenchReplaySimulated:
     """The same on episodes simulated for the occasion, without drawing them."""
 
     task_name: Annotated[str, tyro.conf.arg(name="task")] = "two-room"
@@ -112,7 +106,7 @@ class ReplaySimulated:
 
 
 @dataclass(frozen=True)
-class PushT:
+class BenchPushT:
     """Push-T: physics and drawing per second on one core, and the share of demonstrations that reach their pose.
 
     With --human, how exactly the human demonstrations replay in our physics instead.
@@ -139,7 +133,7 @@ class PushT:
 
 
 @dataclass(frozen=True)
-class TrueSimulator:
+class BenchTrueSimulator:
     """The planner without a model: success of CEM that tries its candidates out in the environment itself.
 
     It is what this search reaches when predictions are perfect: a pair missed here is missed for want of candidates,
@@ -204,7 +198,7 @@ class TrueSimulator:
 
 
 @dataclass(frozen=True)
-class TrainStep:
+class BenchTrainStep:
     """One whole training update with the data already on the device."""
 
     preset_name: PresetName = "two-room-192"
@@ -241,7 +235,7 @@ class TrainStep:
 
 
 @dataclass(frozen=True)
-class EncoderBlocks:
+class BenchEncoderBlocks:
     """Fused blocks of an encoder: each kernel by tile, then the blocks beside plain ones, compiled."""
 
     rows: int = 131_584
@@ -271,7 +265,7 @@ class EncoderBlocks:
 
 
 @dataclass(frozen=True)
-class Planner:
+class BenchPlanner:
     """Time of a plan against the capacity it is made with."""
 
     preset_name: PresetName = "two-room-192"
@@ -295,13 +289,13 @@ class Planner:
 
     def run(self) -> None:
         """Prints the table and the line of JSON."""
-        from alewm_lab.benchmarks.planner import bench_planner
+        from alewm_lab.benchmarks.plan_speed import bench_planner
 
         bench_planner(**vars(self))
 
 
 @dataclass(frozen=True)
-class Distilled:
+class BenchDistilled:
     """Time and memory of a plan against its capacity, with the model's own predictor and with distilled dynamics."""
 
     preset_name: PresetName = "two-room-192"
@@ -323,13 +317,13 @@ class Distilled:
 
     def run(self) -> None:
         """Prints the table and the line of JSON."""
-        from alewm_lab.benchmarks.distilled import bench_distilled
+        from alewm_lab.benchmarks.plan_speed import bench_distilled
 
         bench_distilled(**vars(self))
 
 
 @dataclass(frozen=True)
-class Evaluate:
+class BenchEvaluate:
     """A whole Two-Room evaluation, environment, planning and floors together."""
 
     preset_name: PresetName = "two-room-192"
@@ -347,13 +341,13 @@ class Evaluate:
 
     def run(self) -> None:
         """Prints the table and the line of JSON."""
-        from alewm_lab.benchmarks.evaluate import bench_evaluate
+        from alewm_lab.benchmarks.whole_path import bench_evaluate
 
         bench_evaluate(**vars(self))
 
 
 @dataclass(frozen=True)
-class Check:
+class BenchCheck:
     """Every fast path of a GPU beside its reference: are they equal up to rounding?"""
 
     preset_name: PresetName = "two-room-192"
@@ -371,7 +365,7 @@ class Check:
 
 
 @dataclass(frozen=True)
-class Scaling(Sizes):
+class BenchScaling(Sizes):
     """How costs grow with capacity, candidates, episodes, batch, width and projections; a panel each."""
 
     preset_name: PresetName = "two-room-192"
@@ -396,7 +390,7 @@ class Scaling(Sizes):
 
 
 @dataclass(frozen=True)
-class FromNothing:
+class BenchFromNothing:
     """`alewm demo` from an empty folder and empty caches: its wall time, and the success of its ALeWM."""
 
     scale: Scale = "large"
@@ -410,13 +404,13 @@ class FromNothing:
 
     def run(self) -> None:
         """Prints the table and the line of JSON."""
-        from alewm_lab.benchmarks.from_nothing import bench_from_nothing
+        from alewm_lab.benchmarks.whole_path import bench_from_nothing
 
         bench_from_nothing(**vars(self))
 
 
 @dataclass(frozen=True)
-class Regularizer:
+class BenchRegularizer:
     """MixSIGReg forward and backward: every path beside the definition."""
 
     batch: BatchSize = 256
@@ -445,21 +439,21 @@ class Bench:
 
     what: tyro.conf.OmitSubcommandPrefixes[
         tyro.conf.OmitArgPrefixes[
-            Annotated[Collect, tyro.conf.subcommand("collect")]
-            | Annotated[Loader, tyro.conf.subcommand("loader")]
-            | Annotated[Replay, tyro.conf.subcommand("replay")]
-            | Annotated[ReplaySimulated, tyro.conf.subcommand("replay-simulated")]
-            | Annotated[TrueSimulator, tyro.conf.subcommand("true-simulator")]
-            | Annotated[PushT, tyro.conf.subcommand("push-t")]
-            | Annotated[TrainStep, tyro.conf.subcommand("train-step")]
-            | Annotated[EncoderBlocks, tyro.conf.subcommand("encoder-blocks")]
-            | Annotated[Planner, tyro.conf.subcommand("planner")]
-            | Annotated[Distilled, tyro.conf.subcommand("distilled")]
-            | Annotated[Evaluate, tyro.conf.subcommand("evaluate")]
-            | Annotated[Regularizer, tyro.conf.subcommand("regularizer")]
-            | Annotated[Check, tyro.conf.subcommand("check")]
-            | Annotated[Scaling, tyro.conf.subcommand("scaling")]
-            | Annotated[FromNothing, tyro.conf.subcommand("from-nothing")]
+            Annotated[BenchCollect, tyro.conf.subcommand("collect")]
+            | Annotated[BenchLoader, tyro.conf.subcommand("loader")]
+            | Annotated[BenchReplay, tyro.conf.subcommand("replay")]
+            | Annotated[BenchReplaySimulated, tyro.conf.subcommand("replay-simulated")]
+            | Annotated[BenchTrueSimulator, tyro.conf.subcommand("true-simulator")]
+            | Annotated[BenchPushT, tyro.conf.subcommand("push-t")]
+            | Annotated[BenchTrainStep, tyro.conf.subcommand("train-step")]
+            | Annotated[BenchEncoderBlocks, tyro.conf.subcommand("encoder-blocks")]
+            | Annotated[BenchPlanner, tyro.conf.subcommand("planner")]
+            | Annotated[BenchDistilled, tyro.conf.subcommand("distilled")]
+            | Annotated[BenchEvaluate, tyro.conf.subcommand("evaluate")]
+            | Annotated[BenchRegularizer, tyro.conf.subcommand("regularizer")]
+            | Annotated[BenchCheck, tyro.conf.subcommand("check")]
+            | Annotated[BenchScaling, tyro.conf.subcommand("scaling")]
+            | Annotated[BenchFromNothing, tyro.conf.subcommand("from-nothing")]
         ]
     ]
     """What to measure."""

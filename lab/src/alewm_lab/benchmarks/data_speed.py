@@ -1,7 +1,4 @@
-"""What compressing a task's frames costs and brings: our encoder beside zlib, on one core.
-
-Frames per second of a task: stepped and drawn, and end to end into a file.
-"""
+"""Frames per second of a task, drawn and stored, and windows per second from a compressed file."""
 
 import tempfile
 import time
@@ -11,11 +8,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from alewm.data.codec import Compression
+from alewm.data.decoders import all_inflaters, fastest_inflater
+from alewm.data.frames import MappedFrames, chunk_table
+from alewm.data.loader import LoaderConfig, WindowLoader
+from alewm.data.normalize import ActionStatistics
+from alewm.data.store import EpisodeStore
 from alewm.devices import find_device
 from alewm.envs.collection import collect_task
 from alewm.envs.registry import get_task
 from alewm.errors import InputError
-from alewm.workers import WorkerPool, num_processes
+from alewm.workers import WorkerPool, num_available_cores, num_processes
 from alewm_lab.benchmarks.timing import print_line
 
 _FRAMES = 200
@@ -38,10 +40,10 @@ def compare_encoders(task_name: str, size: int) -> list[Encoded]:
     frames = np.concatenate([episode["pixels"] for episode in made])
     frames = frames[np.unique(np.linspace(0, len(frames) - 1, _FRAMES).astype(np.int64))]
     choices = {way.encoder_in_words: way for way in (Compression(), Compression(level=6), Compression(level=1))}
-    return [_measure(way, frames) for way in choices.values()]
+    return [_measure_encoder(way, frames) for way in choices.values()]
 
 
-def _measure(compression: Compression, frames: np.ndarray) -> Encoded:
+def _measure_encoder(compression: Compression, frames: np.ndarray) -> Encoded:
     best = float("inf")
     for _ in range(_REPEATS):
         began = time.thread_time()  # of this core alone, whatever else the machine does
@@ -107,3 +109,67 @@ def _draw(task_name: str, size: int, episodes: range, device: str = "cpu") -> tu
     began = time.perf_counter()
     made = get_task(task_name).collect_episodes(0, episodes, image_size=size, device=device)
     return sum(len(episode["pixels"]) for episode in made), time.perf_counter() - began
+
+
+def bench_loader(
+    *,
+    data: Path | None,
+    episodes: int,
+    image_size: int | None,
+    compression: str,
+    batch: int,
+    batches: int,
+    threads: int,
+) -> None:
+    """Prints windows per second; without `data`, Two-Room episodes are recorded for the occasion."""
+    if batches < 1:
+        raise InputError(f"--batches must be at least 1, got {batches}.")
+    with tempfile.TemporaryDirectory() as folder:
+        path = data or Path(folder) / "episodes.h5"
+        if data is None:
+            chosen = Compression(compression)
+            collect_task("two-room", path, num_episodes=episodes, seed=0, image_size=image_size, compression=chosen)
+        with EpisodeStore.open(path) as store:
+            _measure_loader(store, batch, batches, threads or num_available_cores(), path.stat().st_size)
+
+
+def _measure_loader(store: EpisodeStore, batch: int, batches: int, threads: int, num_bytes: int) -> None:
+    statistics = ActionStatistics.fit(store.actions)
+    config = LoaderConfig(batch_size=batch, num_threads=threads)
+    rows = {}
+    with WindowLoader(store, range(store.num_episodes), statistics, config) as loader:
+        table, description = chunk_table(store.pixels), loader.frames.description
+        rows["HDF5" if isinstance(table, str) else table.decoder.library] = _rate(loader, batches)
+        if not isinstance(table, str) and table.decoder is fastest_inflater():
+            for inflater in all_inflaters()[1:]:
+                loader.frames = MappedFrames(store, table, inflater)
+                rows[inflater.library] = _rate(loader, batches)
+    size = store.frame_shape[0]
+    print(f"{store.num_episodes:,} episodes, windows of 4 frames of {size} x {size}, batch {batch}, {threads} threads")
+    print(f"{'decoder':<12}{'windows/s':>12}{'frames/s':>12}")
+    for library, rate in rows.items():
+        reference = "  (reference)" if library == "zlib" else ""
+        print(f"{library:<12}{rate:>12,.0f}{4 * rate:>12,.0f}{reference}")
+    print(f"{description}; {num_bytes / 1e6:,.1f} MB, {num_bytes / store.num_frames:,.0f} bytes per frame")
+    print_line(
+        "loader",
+        episodes=store.num_episodes,
+        frame_size=size,
+        batch=batch,
+        threads=threads,
+        windows_per_second=rows,
+        file_bytes=num_bytes,
+        bytes_per_frame=num_bytes / store.num_frames,
+    )
+
+
+def _rate(loader: WindowLoader, num_batches: int) -> float:
+    batches = loader.forever()
+    for _ in range(loader.config.prefetch_batches + 2):  # until all memory has been used once: fresh pages cost time
+        next(batches).release()
+    began = time.perf_counter()
+    for _ in range(num_batches):
+        next(batches).release()
+    seconds = time.perf_counter() - began
+    batches.close()
+    return num_batches * loader.config.batch_size / seconds

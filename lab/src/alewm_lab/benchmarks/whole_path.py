@@ -1,9 +1,4 @@
-"""From an empty folder to an evaluated model, by the one command a person would type: `alewm demo`.
-
-Every seed begins with nothing: its own folder, its own recording, and, unless `warm`, empty caches for all that is
-compiled on first use (C sources, Triton kernels, compiled graphs). What is measured is the wall time of the command,
-its start, its compiling and its page included.
-"""
+"""Whole commands: a Two-Room evaluation, and `alewm demo` from an empty folder."""
 
 import json
 import os
@@ -18,9 +13,70 @@ from statistics import fmean
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import torch
+
 from alewm.config import check_seeds
+from alewm.data.pairs import GOAL_OFFSET
+from alewm.devices import find_device, simulation_device
+from alewm.envs.registry import get_task
+from alewm.envs.two_room.behaviour import simulate_episodes
 from alewm.errors import InputError
-from alewm_lab.benchmarks.timing import print_line
+from alewm.evaluation.closed_loop import GoalPairs
+from alewm.evaluation.evaluate_run import EPISODES_PER_BATCH
+from alewm.evaluation.success import evaluate
+from alewm.model.world_model import build_world_model
+from alewm.planning.cem import CEMConfig
+from alewm.planning.planner import Planner, PlanningConfig
+from alewm.planning.search import choose_search
+from alewm.training.presets import preset
+from alewm_lab.benchmarks.timing import peak_mebibytes, print_line
+
+
+def bench_evaluate(
+    *, preset_name: str, episodes: int, candidates: int, iterations: int, device: str, reference: bool
+) -> None:
+    """Prints the seconds of an evaluation of `episodes` pairs; an untrained model finishes few early, so it is long.
+
+    Cold is the first of two in this process, in which kernels are compiled.
+    """
+    where, config = find_device(device), preset(preset_name)
+    if config.task != "two-room" or episodes < 1:
+        raise InputError(f"Expected a preset of two-room and 1 episode or more, got {preset_name} and {episodes}.")
+    model = build_world_model(config.model, torch.Generator().manual_seed(0)).to(where).eval()
+    task = get_task(config.task)
+    cem = CEMConfig.with_a_tenth_elite(candidates, iterations)
+    planning = PlanningConfig(cem=cem, episodes_per_batch=EPISODES_PER_BATCH[where.type])
+    search = choose_search(model, where, reference=reference)
+    planner = Planner(model, [0.0] * task.action_dim, [1.0] * task.action_dim, planning, inner_loop=search.inner_loop)
+    paths = [torch.from_numpy(made["proprio"]) for made in simulate_episodes(0, range(episodes))]
+    starts = torch.stack([path[0] for path in paths])
+    goals = torch.stack([path[min(GOAL_OFFSET, len(path) - 1)] for path in paths])
+    steps = ((0,) * episodes, (GOAL_OFFSET,) * episodes)
+    pairs = GoalPairs(tuple(range(episodes)), *steps, {"proprio": starts}, {"proprio": goals})
+    envs = task.make_vector_env(episodes, simulation_device(where), config.model.encoder.image_size)
+    began = time.perf_counter()
+    evaluate(envs, pairs, planner, model.log_prior.exp())
+    cold = time.perf_counter() - began
+    result = evaluate(envs, pairs, planner, model.log_prior.exp()).result
+    seconds, planned = result["seconds"], result["seconds_planning"]
+    print(f"{preset_name} on {where}: {episodes} pairs, {candidates} candidates, {iterations} iterations")
+    print(f"search: {search.description}")
+    print(f"{'cold s':>10}{'warm s':>10}{'of it planning':>16}{'warm s per episode':>20}")
+    print(f"{cold:>10.2f}{seconds:>10.2f}{planned:>16.2f}{seconds / episodes:>20.3f}")
+    print_line(
+        "evaluate",
+        preset=preset_name,
+        episodes=episodes,
+        candidates=candidates,
+        iterations=iterations,
+        device=where.type,
+        search=search.description,
+        seconds_cold=cold,
+        seconds=seconds,
+        seconds_planning=planned,
+        peak_mebibytes=peak_mebibytes(where),
+    )
+
 
 _STAGES = {"collecting": "collect_seconds", "training and planning": "learn_seconds"}
 """What a demonstration says of its time, and what it is called here; the rest is its start and its page."""
@@ -34,6 +90,8 @@ _MESSAGES = 2  # the descriptor that messages go to
 def bench_from_nothing(*, scale: str, seeds: Sequence[int], warm: bool, out: Path | None) -> None:
     """Prints seconds and ALeWM's success for each seed, and their means.
 
+    Each seed starts with a folder and a recording of its own and, unless `warm`, with empty caches for all that is
+    compiled on first use. The wall time is that of the whole command, with its start, its compiling and its page.
     The run folders stay in `out` if it is given; recordings are deleted once their model is evaluated.
     """
     check_seeds(seeds)
