@@ -6,7 +6,7 @@ from torch import nn
 
 from alewm.errors import InputError
 from alewm_lab.oscillator.measures import measure
-from alewm_lab.oscillator.models import BatchNorm, OscillatorModels, RowAdamW, clip_rows
+from alewm_lab.oscillator.models import EnsembleBatchNorm, OscillatorModels, RowAdamW, clip_rows
 from alewm_lab.oscillator.study import OscillatorRun
 from alewm_lab.oscillator.training import train
 from alewm_lab.oscillator.world import make_splits
@@ -53,7 +53,7 @@ def test_clipping_is_torch_s_for_every_model():
 
 
 def test_batch_norm_is_torch_s_for_every_model():
-    ours, theirs = BatchNorm(2, 4, torch.device("cpu")), [nn.BatchNorm1d(4) for _ in range(2)]
+    ours, theirs = EnsembleBatchNorm(2, 4, torch.device("cpu")), [nn.BatchNorm1d(4) for _ in range(2)]
     scale, shift = torch.ones(2, 4), torch.zeros(2, 4)
 
     def assert_equal(x, *, training):
@@ -115,7 +115,7 @@ def test_exact_marginalisation_is_the_expectation_of_the_sampled_loss():
     """The sampled prediction loss, averaged over many draws of capacity, is the marginal one."""
     from alewm.capacity.prefix import gumbel_noise
     from alewm.capacity.prior import log_polynomial_prior
-    from alewm_lab.oscillator.training import Batch, Objective
+    from alewm_lab.oscillator.training import Batch, EnsembleObjective
 
     sampled, marginal = quick(), quick(control="marginal")
     models = OscillatorModels([sampled], torch.device("cpu"))
@@ -126,7 +126,7 @@ def test_exact_marginalisation_is_the_expectation_of_the_sampled_loss():
 
     def prediction(run):
         batch = Batch(observation, action, u, gumbel_noise(1, 16, 8, generator=generator))
-        return Objective([run], log_prior)(models, batch).prediction.detach()
+        return EnsembleObjective([run], log_prior)(models, batch).prediction.detach()
 
     draws = torch.cat([prediction(sampled) for _ in range(150)])
     standard_error = float(draws.std() / 150**0.5)

@@ -63,7 +63,7 @@ def alewm_here(tmp_path, monkeypatch, capsys):
 
     def run(*arguments):
         monkeypatch.chdir(tmp_path)
-        monkeypatch.setattr(sys, "argv", ["alewm", *map(str, arguments)])
+        monkeypatch.setattr(sys, "argv", [package_of(arguments).replace("_", "-"), *map(str, arguments)])
         main(arguments)
         return capsys.readouterr().out
 
@@ -76,7 +76,7 @@ def refused(tmp_path, monkeypatch, capsys):
 
     def run(*arguments):
         monkeypatch.chdir(tmp_path)
-        monkeypatch.setattr(sys, "argv", ["alewm", *map(str, arguments)])
+        monkeypatch.setattr(sys, "argv", [package_of(arguments).replace("_", "-"), *map(str, arguments)])
         with pytest.raises(SystemExit) as exit_:
             main(arguments)
         assert exit_.value.code == 2

@@ -1,6 +1,6 @@
-"""One trial of a sweep: a run to train and evaluate, and how far it is, read from files that every machine sees.
+"""The trials of a sweep and their progress, in a live table on a terminal, in plain lines elsewhere.
 
-All trials of a sweep in one table that changes as they do; plain lines where nobody watches.
+Progress is read from the run folders, which every machine of a cluster sees.
 """
 
 import json

@@ -1,9 +1,4 @@
-"""What one job takes of a machine.
-
-A job: units of work that one process does one after the other, in whatever process an executor has for it.
-
-Who does jobs: the contract of executors, and one loop that gives them jobs, tries failed ones again and reports.
-"""
+"""Jobs: work that one process does in order, the resources it takes, and the loop that submits, retries and reports."""
 
 import os
 import socket
@@ -24,7 +19,7 @@ from alewm.sweeps.work import Work
 
 @dataclass(frozen=True)
 class JobResources:
-    """Cores and GPUs of one job; where a number is not given, the executor decides by what there is."""
+    """Cores and GPUs of one job; the executor fills in what is not given."""
 
     cpus: int | None = None
     """Cores, for arithmetic and for decoding frames."""
@@ -71,7 +66,7 @@ class JobResources:
 
 @dataclass(frozen=True)
 class Job:
-    """Work and everything another process, perhaps on another machine, needs to know to do it."""
+    """Work, and everything that a process on this or another machine needs to do it."""
 
     name: str
     """What it is called in tables and logs."""
@@ -100,7 +95,7 @@ class Job:
         return replace(self, attempt=self.attempt + 1)
 
     def perform(self) -> str | None:
-        """None once everything is done, or why it could not be; whatever is printed meanwhile goes to the log."""
+        """Do the work and return None, or the reason of a failure; everything that is printed goes to the log."""
         num_threads, library = torch.get_num_threads(), self.library.below(self.folder)
         try:
             with _printing_to(self.folder / self.log):
@@ -125,7 +120,7 @@ class Job:
 
 @contextmanager
 def _printing_to(path: Path) -> Iterator[None]:
-    """Sends everything that is printed to `path`: by this code, by libraries, and by processes started meanwhile."""
+    """Redirect all output to `path`: that of this code, of libraries and of child processes."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a", buffering=1, encoding="utf-8") as file:
         usual = {descriptor: os.dup(descriptor) for descriptor in (1, 2)}
@@ -145,7 +140,7 @@ LOOK_EVERY_SECONDS = 0.5
 
 @dataclass(frozen=True)
 class JobResult:
-    """A job that is no longer being done."""
+    """A job that has ended."""
 
     job: Job
     failure: str | None
@@ -154,7 +149,7 @@ class JobResult:
 
 @runtime_checkable
 class Executor(Protocol):
-    """Processes that do jobs, as many at once as there is room for."""
+    """Runs jobs in other processes, as many at once as there is room for."""
 
     device: str
     """The device jobs are to compute on, by name."""
@@ -162,31 +157,31 @@ class Executor(Protocol):
     """Threads each of them may use."""
 
     def submit(self, job: Job) -> None:
-        """Have `job` done when there is room."""
+        """Start `job` when there is room."""
 
     def wait(self, seconds: float) -> list[JobResult]:
-        """Those that ended since the last call; after `seconds` at most, also if none did."""
+        """The jobs that ended since the last call; waits for `seconds` at most."""
 
     def close(self) -> None:
-        """End whatever is still being done, and let go of all processes."""
+        """End all jobs that still run, and all processes."""
 
 
 @runtime_checkable
 class Observer(Protocol):
-    """Whoever wants to know how jobs fare."""
+    """Is told how jobs progress."""
 
     def succeeded(self, job: Job) -> None:
-        """Everything is done."""
+        """The job has finished."""
 
     def failed(self, job: Job, failure: str, *, is_tried_again: bool) -> None:
         """An attempt failed."""
 
     def look(self) -> None:
-        """Some time has passed."""
+        """Called at intervals, for a display."""
 
 
 def finish_all(jobs: Sequence[Job], executor: Executor, observer: Observer, *, retries: int = 0) -> dict[str, str]:
-    """Why jobs failed for good, by name, once all have ended; each failed one is tried again `retries` times."""
+    """Run all jobs and return the reasons of failures by name; a failed job is retried `retries` times."""
     for job in jobs:
         executor.submit(job)
     first = {job.name: job.attempt for job in jobs}
@@ -212,7 +207,7 @@ def finish_all(jobs: Sequence[Job], executor: Executor, observer: Observer, *, r
 
 
 def make_job(name: str, works: Sequence[Work], library: Library, executor: Executor, logs: Path) -> Job:
-    """A job for `executor`; attempts that left a log are counted on."""
+    """A job for `executor`; its attempt number continues that of earlier logs."""
     runs = {work.run.key: work.run for work in works}
     return Job(
         name,

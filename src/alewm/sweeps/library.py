@@ -28,21 +28,21 @@ OBSERVED = frozenset(
 
 @dataclass(frozen=True)
 class TrainingRun:
-    """A configuration to train once per data file, whoever asks for it."""
+    """A configuration, trained once per data file."""
 
     preset: str
-    """The preset it is nearest to."""
+    """The preset it was made from."""
     config: RunConfig
     """Everything that decides it, seed included."""
 
     @property
     def seed(self) -> int:
-        """Of first weights, shuffling and noise."""
+        """The seed of first weights, shuffling and noise."""
         return self.config.training.seed
 
     @property
     def task(self) -> str:
-        """Whose episodes it learns from."""
+        """The task whose episodes it learns from."""
         return self.config.task
 
     @property
@@ -67,7 +67,7 @@ class TrainingRun:
         return self.config.training.total_steps(num_windows // self.config.training.batch_size)
 
     def command(self, data: Sequence[Path], out: Path) -> str:
-        """What trains it from a shell."""
+        """The shell command that trains it."""
         changes = changed_fields(self.config, preset(self.preset))
         seed = changes.pop("training.seed", self.seed)
         settings = [f"{name}={json.dumps(value)}" for name, value in changes.items()]
@@ -87,7 +87,7 @@ def config_key(config: Mapping[str, Any]) -> str:
 
 
 def weights_key(config: Mapping[str, Any]) -> str:
-    """The same of what decides the weights at the end: how often a run was looked at and saved does not."""
+    """A hash of the fields that decide the final weights: how often a run was validated and saved does not count."""
     training = {name: value for name, value in config["training"].items() if name not in OBSERVED}
     return config_key({**config, "training": training})
 
@@ -117,7 +117,7 @@ class Library:
         return tuple(self.data_path(name) for name in run.data_sets)
 
     def check_data(self, tasks: set[str]) -> None:
-        """Refuses to begin without the data that will be needed."""
+        """Refuse to start while a data file is missing."""
         missing = sorted(task for task in tasks if not self.data_path(task).is_file())
         if missing:
             commands = "\n".join(f"  alewm collect {task} --out {self.data_path(task)}" for task in missing)
@@ -136,7 +136,7 @@ class Library:
         return self._known[run.key]
 
     def holding(self, *runs: TrainingRun) -> "Library":
-        """The same for whoever needs these `runs` alone: small enough to be sent to another machine."""
+        """The same with these `runs` alone: small enough to be sent to another machine."""
         library = Library(self.root, self.data)
         library._known = {run.key: self.folder(run) for run in runs}
         return library

@@ -50,11 +50,11 @@ class LocalProcesses:
         return cls([gpus[i % len(gpus)] if gpus else () for i in range(count)], str(device), threads)
 
     def submit(self, job: Job) -> None:
-        """Have `job` done by the next free process."""
+        """Start `job` in the next free process."""
         self._queue.append(job)
 
     def wait(self, seconds: float) -> list[JobResult]:
-        """Those that ended since the last call."""
+        """The jobs that ended since the last call."""
         self._fill()
         busy = [each for each in self._workers if each is not None and each.job is not None]
         # A pipe is ready when its process has answered, and also when it has died.
@@ -75,7 +75,7 @@ class LocalProcesses:
         return ended
 
     def close(self) -> None:
-        """Ends all processes. What they were doing is continued from its last checkpoint when it is asked for again."""
+        """End all processes. A training continues from its last checkpoint when its command is repeated."""
         self._queue.clear()
         for slot in range(len(self._workers)):
             self._dismiss(slot)
@@ -102,7 +102,7 @@ class LocalProcesses:
 
 
 def _dealt(num_gpus: int, resources: JobResources) -> list[tuple[int, ...]]:
-    """Which GPUs each of the processes that have room sees: first one process on each, then a second."""
+    """The GPUs that each process sees: first one process on each GPU, then a second."""
     wanted = resources.gpus or resources.ranks
     if wanted < 1:
         return [(gpu,) for _ in range(int(1 / wanted + 1e-9)) for gpu in range(num_gpus)]

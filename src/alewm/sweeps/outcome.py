@@ -23,7 +23,7 @@ from alewm.training.data import TrainingData
 
 @dataclass(frozen=True)
 class SweepOutcome:
-    """Tables and sentences."""
+    """The tables of a sweep, and which configurations were selected."""
 
     trials: Table
     configurations: Table
@@ -60,7 +60,7 @@ def conclude(
     settings: EvaluationSettings | None,
     failures: Mapping[str, str],
 ) -> SweepOutcome:
-    """The outcome of trials that have ended; those that failed are listed last and never selected."""
+    """Tables of trials that have ended; failed trials come last and are never selected."""
     reader = _Reader(sweep, trials, library, settings)
     names = list(reader.names.values())
     by_trial: list[Row] = []

@@ -42,11 +42,11 @@ class RayCluster:
         self._jobs: dict[Any, Job] = {}
 
     def submit(self, job: Job) -> None:
-        """Have `job` done where the cluster has room."""
+        """Start `job` where the cluster has room."""
         self._jobs[self._task.remote(job)] = job
 
     def wait(self, seconds: float) -> list[JobResult]:
-        """Those that ended since the last call."""
+        """The jobs that ended since the last call."""
         references = list(self._jobs)
         if self._ray.wait(references, num_returns=1, timeout=seconds)[0]:
             ready, _ = self._ray.wait(references, num_returns=len(references), timeout=0)
@@ -54,7 +54,7 @@ class RayCluster:
         return []
 
     def close(self) -> None:
-        """Ends this command's tasks; a Ray that was started here ends with them."""
+        """End this command's tasks, and Ray if it was started here."""
         for reference in self._jobs:
             self._ray.cancel(reference, force=True)
         self._jobs.clear()
@@ -70,7 +70,7 @@ class RayCluster:
         return failure
 
     def _check_room(self, address: str, cpus: int, gpus: float) -> None:
-        """A machine must have what one job asks for; in a cluster it may still come, on this one it never will."""
+        """Check that some machine has what one job asks for; a cluster may still grow, this machine will not."""
         machines = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
         if any(each.get("CPU", 0) >= cpus and each.get("GPU", 0) >= gpus for each in machines):
             return

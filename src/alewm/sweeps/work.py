@@ -79,7 +79,7 @@ class TrainingWork:
 
 @dataclass(frozen=True)
 class EvaluationWork:
-    """Plan with `run` to stored pairs."""
+    """Evaluate `run` on stored pairs."""
 
     run: TrainingRun
     settings: EvaluationSettings
@@ -91,7 +91,7 @@ class EvaluationWork:
         return results_folder(library.folder(self.run), self.settings, 0, is_finished=True)
 
     def result(self, library: Library) -> dict[str, Any] | None:
-        """What it found, or None before it has been done."""
+        """The content of its result.json; None before it has been done."""
         found = read_if_there(self.folder(library) / "result.json")
         asked = self.settings.identity()
         known = found.get("evaluated", {})

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Experiment:
+class ExperimentCommand:
     """Train, select on validation pairs, plan to test pairs, and write the tables and figures of an experiment.
 
     Finished runs below --runs are reused, whoever trained them; repeating the command after an interruption continues.

@@ -6,17 +6,17 @@ import tyro
 
 from alewm.cli.main import run_command
 from alewm_lab.cli.bench import Bench
-from alewm_lab.cli.experiment import Experiment
+from alewm_lab.cli.experiment import ExperimentCommand
 from alewm_lab.cli.oscillator import Oscillator
 from alewm_lab.cli.publish import Publish
-from alewm_lab.cli.results import Results
+from alewm_lab.cli.results import ResultsCommand
 
 Verb = (
-    Annotated[Experiment, tyro.conf.subcommand("experiment")]
+    Annotated[ExperimentCommand, tyro.conf.subcommand("experiment")]
     | Annotated[Oscillator, tyro.conf.subcommand("oscillator")]
     | Annotated[Bench, tyro.conf.subcommand("bench")]
     | Annotated[Publish, tyro.conf.subcommand("publish")]
-    | Annotated[Results, tyro.conf.subcommand("results")]
+    | Annotated[ResultsCommand, tyro.conf.subcommand("results")]
 )
 
 

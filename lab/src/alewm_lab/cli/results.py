@@ -8,7 +8,7 @@ import tyro
 
 
 @dataclass(frozen=True)
-class Results:
+class ResultsCommand:
     """Write the results page from published records, or one HTML page about experiments.
 
     Every number on the page comes from the records, with the command that made it.

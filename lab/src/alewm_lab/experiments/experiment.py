@@ -57,7 +57,7 @@ class MeasurementWork:
 
 
 class Results:
-    """Read-only view of a library."""
+    """The results of finished work, read from run folders."""
 
     def __init__(self, library: Library) -> None:
         self.library = library
@@ -105,7 +105,7 @@ class Results:
         return Cell(text, commands=self.commands(runs, settings))
 
     def commands(self, runs: Sequence[TrainingRun], settings: EvaluationSettings) -> tuple[str, ...]:
-        """What makes the evaluation of `runs` with `settings`, from data files on."""
+        """The commands that train and evaluate `runs` with `settings`."""
         return tuple(
             work.command(self.library) for run in runs for work in (TrainingWork(run), EvaluationWork(run, settings))
         )

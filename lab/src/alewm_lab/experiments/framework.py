@@ -86,7 +86,7 @@ LOGS = Path("experiments") / "logs"
 def execute(
     experiment: Experiment, library: Library, *, jobs: int, device: torch.device, executor: Executor | None = None
 ) -> Outcome:
-    """What the experiment shows, once everything it needs has been done; finished work is not repeated.
+    """Do what is missing and return the tables and figures; finished work is not repeated.
 
     Without an `executor`, `jobs` processes of this machine do it; one job is this process.
     """
@@ -116,7 +116,7 @@ def chains(experiment: Experiment, results: Results) -> list[list[Work]]:
 def _perform(
     asked: Sequence[Sequence[Work]], title: str, library: Library, device: torch.device, executor: Executor | None
 ) -> None:
-    """Does what is missing of each chain, in its order; chains side by side where there is an executor."""
+    """Do what is missing of each chain, in order; an executor runs chains in parallel."""
     left = [[work for work in dict.fromkeys(chain) if not work.is_done(library)] for chain in asked]
     missing = list(dict.fromkeys(map(tuple, filter(None, left))))
     if executor is None or not missing:
@@ -144,10 +144,10 @@ class _Bar:
         self.bar.advance(note=job.works[0].run.name)
 
     def failed(self, job: Job, failure: str, *, is_tried_again: bool) -> None:
-        """Said at the end."""
+        """Reported at the end."""
 
     def look(self) -> None:
-        """Nothing changes with time alone."""
+        """Redraw."""
         self.bar.advance(0)
 
 

@@ -147,7 +147,7 @@ class Request:
 
     @property
     def is_smoke(self) -> bool:
-        """Whether only the path is tried, with few of everything."""
+        """Whether this is the scale of seconds, which only tries the code."""
         return self.scale.name == "smoke"
 
     @property
@@ -188,14 +188,14 @@ class Request:
         return tuple(name for name in offered if not asked or name in asked)
 
     def caption(self, text: str) -> str:
-        """`text` and what everybody must know about its numbers."""
+        """`text`, the scale and the seeds."""
         seeds = ", ".join(map(str, self.seeds))
         widths = ", ".join(map(str, self.lewm_widths))
         fewer = f" LeWM's best width is among {widths} and the full one." if widths else ""
         return f"{text} {self.scale.note}{fewer} Seed{'s' if len(self.seeds) > 1 else ''} {seeds}."
 
     def command(self, name: str) -> str:
-        """What makes the experiment called `name` at this scale, from a shell."""
+        """The shell command of the experiment called `name` at this scale."""
         steps = f" --short-steps {self.scale.num_steps}" if self.scale.name == "short" else ""
         rate = "" if self.scale.learning_rate is None else f" --short-rate {scientific(self.scale.learning_rate)}"
         return f"alewm-lab experiment {name} --scale {self.scale.name}{steps}{rate}"

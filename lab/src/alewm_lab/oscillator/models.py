@@ -56,7 +56,7 @@ def linear(x: Float[Tensor, "M N I"], parameters: Mapping[str, Tensor], name: st
     return torch.baddbmm(parameters[f"{name}.bias"].unsqueeze(1), x, parameters[f"{name}.weight"])
 
 
-class BatchNorm:
+class EnsembleBatchNorm:
     """Batch normalisation without affine parameters of its own (they are given), for every model separately."""
 
     def __init__(self, num_models: int, width: int, device: torch.device, momentum: float = 0.1) -> None:
@@ -149,7 +149,7 @@ class OscillatorModels:
         self.selector_rows = (
             torch.stack(selector_rows).to(device).requires_grad_() if self.has_selector else torch.zeros(len(runs), 0)
         )
-        self.projector_norm = BatchNorm(len(runs), HIDDEN, device)
+        self.projector_norm = EnsembleBatchNorm(len(runs), HIDDEN, device)
 
     def encode(
         self, observation: Float[Tensor, "M B F 10"], *, training: bool

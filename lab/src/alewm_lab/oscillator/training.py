@@ -33,7 +33,7 @@ class Batch:
 
 
 @dataclass(frozen=True)
-class Losses:
+class EnsembleLosses:
     """Per model: what is minimised, its terms, and the mean of q."""
 
     prediction: Float[Tensor, "M"]
@@ -42,7 +42,7 @@ class Losses:
     mean_q: Float[Tensor, "M C"]
 
 
-class Objective:
+class EnsembleObjective:
     """Prediction and regularization for runs of one kind; λ, α and weights may differ between them."""
 
     def __init__(self, runs: list[OscillatorRun], log_prior: Float[Tensor, "M C"]) -> None:
@@ -51,7 +51,7 @@ class Objective:
         self.log_prior = log_prior
         self.masks = prefix_masks(self.support, device=log_prior.device)
 
-    def __call__(self, models: OscillatorModels, batch: Batch) -> Losses:
+    def __call__(self, models: OscillatorModels, batch: Batch) -> EnsembleLosses:
         """Both terms of the loss on one batch."""
         features, s = models.encode(batch.observation, training=True)
         num_models = s.shape[0]
@@ -60,7 +60,7 @@ class Objective:
         if not self.kind.chooses_capacity:
             nothing = s.new_zeros(num_models)
             prediction = _squared_error(models, s, s, batch.action).mean(1)
-            return Losses(prediction, sigreg(by_frame, u).mean(1), nothing, s.new_ones(num_models, 1))
+            return EnsembleLosses(prediction, sigreg(by_frame, u).mean(1), nothing, s.new_ones(num_models, 1))
 
         logits = self._logits(models, features)
         q = logits.softmax(-1)
@@ -81,7 +81,7 @@ class Objective:
         else:
             prior = self.log_prior.exp().unsqueeze(1)
             regularizer = mix_sigreg(by_frame, q.unsqueeze(1), u, prior, self.support).mean(1)
-        return Losses(prediction, regularizer, kl, q.detach().mean(1))
+        return EnsembleLosses(prediction, regularizer, kl, q.detach().mean(1))
 
     def _logits(self, models: OscillatorModels, features: Tensor) -> Float[Tensor, "M B C"]:
         if self.kind.learns_capacity:
@@ -105,7 +105,7 @@ def _squared_error(
     return (predicted - s[..., 1:, :]).square().mean((-2, -1))
 
 
-def total(losses: Losses, reg_weight: Float[Tensor, "M"], kl_weight: Float[Tensor, "M"]) -> Float[Tensor, "M"]:
+def total(losses: EnsembleLosses, reg_weight: Float[Tensor, "M"], kl_weight: Float[Tensor, "M"]) -> Float[Tensor, "M"]:
     """L = L_pred + λ L_reg, and the optional KL(q || π_0)."""
     return losses.prediction + reg_weight * losses.regularizer + kl_weight * losses.kl
 
@@ -137,7 +137,7 @@ def train(
     feed = _Feed(runs, train_split_of, device)
     models = OscillatorModels(runs, device)
     log_prior = torch.stack([log_polynomial_prior(len(run.support), run.prior_degree) for run in runs]).to(device)
-    objective = Objective(list(runs), log_prior)
+    objective = EnsembleObjective(list(runs), log_prior)
 
     def column(values: list[float]) -> Tensor:
         return torch.tensor(values, device=device)
