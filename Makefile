@@ -22,7 +22,8 @@ $(READY): pyproject.toml lab/pyproject.toml constraints.txt
 	@# Of dm_control and ogbench what the extra cannot bring on Python 3.13 (docs/install.md).
 	$(BIN)/python -c 'import dm_control, ogbench' 2> /dev/null || \
 		$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --no-deps dm_control ogbench
-	$(BIN)/python -m alewm.envs.rendering --install
+	@# Names a missing system library for drawing; installs it only where that was asked for.
+	$(BIN)/python -m alewm.envs.rendering $(if $(filter yes,$(SYSTEM_PACKAGES))$(CI),--install)
 	touch $(READY)
 
 lint: setup          ## What a change must pass before it is tested

@@ -5,8 +5,8 @@ its mind afterwards; so the choice is made before that (`alewm.envs.offscreen` d
 child processes find it. Whether a back end works is found out by making a context with it in a process of its own: a
 library that is present but has no device or driver behind it shows only then, and may take the process with it.
 
-`python -m alewm.envs.rendering` says what was found; with `--install` it first installs a system library where none
-works and it may. It never fails: what is missing is printed as the one line to run.
+`python -m alewm.envs.rendering` says what was found. What is missing is printed as the one line to run. `--install`
+(`make setup SYSTEM_PACKAGES=yes`, and in CI) runs that line. It never fails.
 """
 
 import os
