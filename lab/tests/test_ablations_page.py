@@ -83,6 +83,9 @@ VARIANTS = {
     "nested dropout": Places(
         tiny_run="nested-prefix",
     ),
+    "nested dropout, λ 0.09": Places(
+        tiny_run="nested-prefix-l0.09",
+    ),
     "nested dropout, full target": Places(
         tiny_run="nested",
         paper_size="nested dropout, full target, d = 192",
@@ -158,14 +161,15 @@ def test_the_table_of_tiny_models_is_that_of_the_records(name):
 
 
 @pytest.mark.parametrize(("pairs", "start"), [("validation", "validation"), ("test", "100-episodes")])
-def test_nested_dropout_is_scored_at_every_capacity(pairs, start):
+@pytest.mark.parametrize(("name", "weight"), [("nested dropout", "0.3"), ("nested dropout, λ 0.09", "0.09")])
+def test_nested_dropout_is_scored_at_every_capacity(name, weight, pairs, start):
     section = PAGE.split("| nested dropout with every prefix imposed")[1]
-    (row,) = [row for row in rows(section) if row[0] == f"{pairs} pairs (%)"]
-    for k, shown in zip((2, 4, 8, 16, 32), row[1:], strict=True):
+    (row,) = [row for row in rows(section) if row[:2] == [f"{pairs} pairs (%)", weight]]
+    for k, shown in zip((2, 4, 8, 16, 32), row[2:], strict=True):
         # On test pairs the prior's mode, 2, is the default.
         imposed = "" if (pairs, k) == ("test", 2) else f"_capacity-{k}"
         settings = f"{start}{imposed}_cem-300x10-30"
-        rates = [run.evaluations[settings]["success_rate"] for run in tiny_runs("nested dropout", SEEDS)]
+        rates = [run.evaluations[settings]["success_rate"] for run in tiny_runs(name, SEEDS)]
         assert shown == Spread.of(rates).percent(1)
 
 
