@@ -123,3 +123,21 @@ def test_a_block_that_ends_well_has_waited_for_its_tasks():
         assert first.result() == 1024
     with pytest.raises(RuntimeError, match="after shutdown"):
         pool.submit(pow, 2, 10)
+
+
+def test_a_worker_process_ends_when_its_parent_is_killed(tmp_path):
+    (tmp_path / "sleeper.py").write_text(
+        "import time\n\ndef say_and_sleep(pipe, word):\n    print(word, flush=True)\n    time.sleep(3600)\n"
+    )
+    code = "import sleeper\nfrom alewm.workers import WorkerProcess\n"
+    code += "if __name__ == '__main__':\n    WorkerProcess(sleeper.say_and_sleep, 'in').process.join()"
+    path = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
+    parent = subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": path}
+    )
+    assert parent.stdout.readline() == "in\n"
+    parent.kill()
+    parent.wait()
+    # The pipe ends when its last writer, the worker, has ended.
+    assert parent.stdout.read() == ""
+    parent.stdout.close()

@@ -130,7 +130,8 @@ def test_a_model_without_a_choice_is_never_asked_for_one():
 
 def test_the_capacity_is_chosen_once_and_kept_over_replans():
     now, goal = images(8)
-    policy = RecedingHorizon(planner_with())
+    searched = []
+    policy = RecedingHorizon(planner_with(), searched.append)
     policy.begin(now, goal, range(8))
     chosen = policy.capacities
     assert set(chosen) == {2, 4}
@@ -139,6 +140,7 @@ def test_the_capacity_is_chosen_once_and_kept_over_replans():
     policy.next_actions(goal, everyone)  # at the goal the selector would say 4 for all
     assert policy.capacities == chosen
     assert [len(costs) for costs in policy.predicted_costs] == [2] * 8
+    assert sum(searched) == 2 * 8  # every plan of every episode was counted
 
 
 def test_the_capacity_may_be_chosen_anew_at_every_plan():

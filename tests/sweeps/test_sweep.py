@@ -6,6 +6,8 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 import torch
@@ -16,7 +18,7 @@ from alewm.cli.flags import assigned_values
 from alewm.errors import InputError
 from alewm.sweeps.board import Board, BoardRow, RunProgress, make_trials, progress_of
 from alewm.sweeps.grid import DEGREE, GRIDS, MULTIPLIER, SEARCHED, WEIGHT, paper_sweep, preset_sweep
-from alewm.sweeps.jobs import JobResources
+from alewm.sweeps.jobs import Job, JobResources
 from alewm.sweeps.library import Library, TrainingRun
 from alewm.sweeps.local_processes import LocalProcesses, _dealt
 from alewm.sweeps.outcome import conclude
@@ -106,6 +108,44 @@ def test_threads_are_what_was_asked_for_or_an_even_share():
     cpu = torch.device("cpu")
     assert LocalProcesses.sharing(3, cpu, JobResources(cpus=5)).num_threads == 5
     assert LocalProcesses.sharing(10_000, cpu, JobResources()).num_threads == 1
+
+
+@dataclass(frozen=True)
+class Note:
+    """Work that writes what it was given."""
+
+    run: TrainingRun
+
+    def is_done(self, library):
+        return (library.folder(self.run) / "note.json").exists()
+
+    def perform(self, library, device, command=None):
+        library.folder(self.run).mkdir(parents=True)
+        told = {"command": command, "argv": sys.argv, "cwd": str(Path.cwd()), "data": str(library.data)}
+        (library.folder(self.run) / "note.json").write_text(json.dumps(told))
+
+    def command(self, library):
+        return f"note {library.folder(self.run)}"
+
+
+def test_a_job_finds_its_files_from_any_working_directory_and_its_command_is_as_typed(tmp_path, monkeypatch):
+    home, elsewhere = tmp_path / "home", tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    run = TrainingRun("two-room-tiny", preset("two-room-tiny"))
+    library = Library(Path("runs"), Path("data"))
+    job = Job("note", (Note(run),), library.holding(run), "cpu", 1, home, Path("runs/logs"))
+    monkeypatch.chdir(elsewhere)
+    typed = list(sys.argv)
+    assert job.perform() is None
+    told = json.loads((home / "runs" / run.name / "note.json").read_text())
+    assert told == {
+        "command": f"note runs/{run.name}",
+        "argv": typed,
+        "cwd": str(elsewhere),
+        "data": str(home / "data"),
+    }
+    assert told["command"] in (home / "runs/logs/note.1.log").read_text()
+    assert not any(elsewhere.iterdir())
 
 
 def test_what_is_followed_takes_its_follower_along():

@@ -9,10 +9,10 @@ from alewm_lab.experiments import (
     main_table,
     planning_rules,
     priors,
-    probes,
     reacher_capacity,
     rival_methods,
     rollouts,
+    state_probes,
     surprise,
     theory,
 )
@@ -33,7 +33,7 @@ _IN_ORDER = (
     estimators.RECIPE,
     priors.RECIPE,
     planning_rules.SELECTION_RULES,
-    probes.RECIPE,
+    state_probes.RECIPE,
     surprise.RECIPE,
 )
 
