@@ -183,9 +183,3 @@ def check_new_folder(folder: Path) -> None:
     """Refuses a folder that is in use; nothing in it is touched."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise InputError(f"{folder} exists already and is not empty. Give a new folder.")
-
-
-def append_json_line(path: Path, value: dict[str, Any]) -> None:
-    """Adds one line of JSON, whole or not at all as far as the system allows."""
-    with naming(path), path.open("a") as file:
-        file.write(json.dumps(value, allow_nan=False) + "\n")

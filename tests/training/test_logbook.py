@@ -1,5 +1,6 @@
 """Metrics survive a cut line and a step back."""
 
+import errno
 import json
 
 import pytest
@@ -49,3 +50,10 @@ def test_means_are_taken_over_the_steps_since_the_last_look():
     means.add({"loss": torch.tensor(7.0), "q": torch.tensor([0.5, 0.5])})
     assert means.take() == {"loss": 7.0, "q": [0.5, 0.5]}
     assert means.take() == {}
+
+
+def test_a_full_disk_names_the_file(tmp_path):
+    (tmp_path / "metrics.jsonl").symlink_to("/dev/full")
+    with pytest.raises(OSError, match=r"No space left on device: '.*metrics\.jsonl'") as caught:
+        Logbook(tmp_path / "metrics.jsonl").append({"step": 1})
+    assert caught.value.errno == errno.ENOSPC

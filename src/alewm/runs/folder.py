@@ -22,7 +22,6 @@ from safetensors.torch import save
 from alewm.config import differences
 from alewm.errors import InputError
 from alewm.files import (
-    append_json_line,
     check_new_folder,
     flush_folder,
     is_still_at,
@@ -225,10 +224,6 @@ class RunFolder:
             write_json(self.provenance_path, {**provenance(command), **made_from})
             write_json(self.config_path, config)  # last: from now on it is a run folder
         return self
-
-    def log(self, **values: Any) -> None:
-        """One line of `metrics.jsonl`."""
-        append_json_line(self.metrics_path, values)
 
     def finish(self, result: Mapping[str, Any]) -> None:
         """Writes `result.json`."""

@@ -35,20 +35,22 @@ def execute(
     """One record per run, in the study's order; runs whose record is in the folder already are not repeated."""
     finished = {run: record for run in study.runs if (record := _stored(folder, run)) is not None}
     missing = Study(tuple(run for run in study.runs if run not in finished))
-    # Anew, since a kill may have come between a record and its line, or cut the line.
-    write_text(folder.metrics_path, "".join(f"{json.dumps(_line(record))}\n" for record in finished.values()))
     for runs, seconds in _in_processes(missing.groups(MAX_MODELS), folder.path, jobs):
         for run in runs:
             record = _stored(folder, run)
             assert record is not None, f"the process that trained {run.name} left no record"
             finished[run] = record
-            folder.log(**_line(record))
+        _write_metrics(folder, [finished[run] for run in study.runs if run in finished])
         on_done(runs, seconds)
-    return [finished[run] for run in study.runs]
+    records = [finished[run] for run in study.runs]
+    _write_metrics(folder, records)
+    return records
 
 
-def _line(record: dict[str, Any]) -> dict[str, Any]:
-    return {"run": record["name"], "seconds": record["seconds"], "r2": record["r2_by_prefix"][-1]}
+def _write_metrics(folder: RunFolder, records: Sequence[dict[str, Any]]) -> None:
+    """Writes all lines anew: after a kill, some records may have no line yet."""
+    lines = [{"run": each["name"], "seconds": each["seconds"], "r2": each["r2_by_prefix"][-1]} for each in records]
+    write_text(folder.metrics_path, "".join(f"{json.dumps(line)}\n" for line in lines))
 
 
 def _in_processes(
