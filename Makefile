@@ -4,13 +4,16 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test setup lint format bench docs clean
+.PHONY: demo test torture setup lint format bench docs clean
 
 demo: setup          ## The main job, small enough for a laptop
 	$(BIN)/alewm demo --out runs/demo
 
 test: setup lint     ## Lint, type-check and test
 	$(BIN)/pytest -n 2 --dist worksteal --durations 10
+
+torture: setup       ## Kill every command at its file-system steps and fill the disk, for ten minutes
+	$(BIN)/python tests/torture/injected_faults.py --seconds 600
 
 setup: $(READY)      ## The environment alone
 
