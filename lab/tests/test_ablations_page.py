@@ -38,6 +38,9 @@ VARIANTS = {
         paper_size="ALeWM, d = 192, λ = 0.3, s_q = 3, α = 3",
         oscillators="ALeWM, paper's way | 0.01 | -1.5 | 1 |",
     ),
+    "λ 0.09": Places(
+        tiny_run="alewm-l0.09",
+    ),
     "exact marginalisation instead of sampling": Places(
         tiny_run="exact",
         paper_size="ALeWM, exact marginalisation, d = 192",
