@@ -40,6 +40,9 @@ MAY_IMPORT = {
     "report": FOUNDATION | {"runs", "capacity", "data", "envs", "evaluation", "tables", "theme"},
     "sweeps": METHOD | {"data", "envs", "runs", "training", "evaluation", "tables", "theme"},
     "demo": METHOD | {"data", "envs", "runs", "training", "evaluation"},
+    "api": METHOD
+    | {"data", "envs", "runs", "training", "evaluation", "interop", "report", "theme", "cli"}
+    | {"sweeps", "demo", "tables"},
     "cli": METHOD
     | {"data", "envs", "runs", "training", "evaluation", "interop", "report", "sweeps", "demo", "tables", "theme"},
 }
@@ -92,7 +95,7 @@ def test_the_arrows_have_no_cycle():
         order += ready
 
 
-@pytest.mark.parametrize("user", ["alewm.evaluation.evaluate_run", "alewm.planning.planner"])
+@pytest.mark.parametrize("user", ["alewm.evaluation.evaluate_run", "alewm.planning.policy", "alewm.api.loaded"])
 def test_evaluating_and_planning_import_neither_the_trainer_nor_the_loss(user):
     probe = f"import sys, {user}\nprint(*[name for name in sys.modules if name.startswith('alewm.training')])"
     done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)

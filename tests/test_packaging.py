@@ -55,7 +55,19 @@ def test_the_sdist_holds_what_builds_and_tests_it_and_no_leftovers(built):
         names = {name.partition("/")[2] for name in archive.getnames()}
     assert {f"src/{name}" for name in shipped_files()} <= names
     assert {"pyproject.toml", "README.md", "LICENSE", "constraints.txt", "tests/conftest.py", "docs/data.md"} <= names
-    known = {"src", "tests", "lab", "docs", "benchmarks", "results", "pretrained", ".github", ".gitignore", "PKG-INFO"}
+    known = {
+        "src",
+        "tests",
+        "lab",
+        "docs",
+        "notebooks",
+        "benchmarks",
+        "results",
+        "pretrained",
+        ".github",
+        ".gitignore",
+        "PKG-INFO",
+    }
     known |= {"README.md", "LICENSE", "CHANGELOG.md", "CITATION.cff", "CONTRIBUTING.md", "SECURITY.md"}
     known |= {"Makefile", "constraints.txt", "pyproject.toml"}
     assert {name.partition("/")[0] for name in names} <= known

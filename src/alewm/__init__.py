@@ -1,6 +1,33 @@
 """World models that choose how many latent dimensions to plan with.
 
-Public names load on first use, so that `import alewm` and `alewm --help` stay fast.
+Use a model
+    load(path_or_hub_id)      a trained model: encode, imagine, capacity, plan, policy
+    Policy                    acts towards a goal image: reset(goal), act(frame)
+    Planner, PlanningConfig   plans for many images at once, and its settings
+    CEM, CEMConfig            the search, over any scoring function
+
+Make one
+    collect(task, out)        record episodes of a task into a file
+    train(preset, data)       train a model from recorded episodes
+    evaluate(run)             closed-loop success on held-out pairs
+    distill(run)              small dynamics for fast planning
+
+Read and write episodes
+    EpisodeStore              store = EpisodeStore.open(path); len(store), store[0].pixels
+    StoreWriter               write episodes of your own
+
+Build with the parts
+    MixSIGReg, SIGReg         the regularizers, each on its own
+    WorldModel, WorldModelConfig, CapacitySelector, CapacitySupport
+
+    InputError                what bad input raises: expected, found, what to do
+
+>>> import alewm
+>>> model = alewm.load("pretrained/two-room-tiny")
+>>> policy = model.policy(goal_image)            # uint8 [Y, X, 3]
+>>> action = policy.act(image_now).action
+
+help(alewm.load) and so on say more. The same verbs are on the command line: alewm --help.
 """
 
 from importlib import import_module
@@ -9,18 +36,27 @@ from typing import TYPE_CHECKING
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from alewm.capacity.selector import CapacitySelector
-    from alewm.capacity.support import CapacitySupport
-    from alewm.data.store import EpisodeStore
-    from alewm.data.writer import StoreWriter
-    from alewm.errors import InputError
-    from alewm.evaluation.distill_run import distill
-    from alewm.model.world_model import WorldModel, WorldModelConfig
-    from alewm.planning.cem import CEM, CEMConfig
-    from alewm.planning.planner import Planner, PlanningConfig
-    from alewm.regularizers.mix_sigreg import MixSIGReg
-    from alewm.regularizers.sigreg import SIGReg
+    from alewm.api.loaded import load as load
+    from alewm.api.verbs import collect as collect
+    from alewm.api.verbs import evaluate as evaluate
+    from alewm.api.verbs import train as train
+    from alewm.capacity.selector import CapacitySelector as CapacitySelector
+    from alewm.capacity.support import CapacitySupport as CapacitySupport
+    from alewm.data.store import EpisodeStore as EpisodeStore
+    from alewm.data.writer import StoreWriter as StoreWriter
+    from alewm.errors import InputError as InputError
+    from alewm.evaluation.distill_run import distill as distill
+    from alewm.model.world_model import WorldModel as WorldModel
+    from alewm.model.world_model import WorldModelConfig as WorldModelConfig
+    from alewm.planning.cem import CEM as CEM
+    from alewm.planning.cem import CEMConfig as CEMConfig
+    from alewm.planning.planner import Planner as Planner
+    from alewm.planning.planner import PlanningConfig as PlanningConfig
+    from alewm.planning.policy import Policy as Policy
+    from alewm.regularizers.mix_sigreg import MixSIGReg as MixSIGReg
+    from alewm.regularizers.sigreg import SIGReg as SIGReg
 
+# There is no __all__, on purpose: with one, help(alewm) would be thousands of lines of inherited methods.
 _HOME_OF = {
     "CEM": "alewm.planning.cem",
     "CEMConfig": "alewm.planning.cem",
@@ -31,38 +67,25 @@ _HOME_OF = {
     "MixSIGReg": "alewm.regularizers.mix_sigreg",
     "Planner": "alewm.planning.planner",
     "PlanningConfig": "alewm.planning.planner",
+    "Policy": "alewm.planning.policy",
     "SIGReg": "alewm.regularizers.sigreg",
     "StoreWriter": "alewm.data.writer",
     "WorldModel": "alewm.model.world_model",
     "WorldModelConfig": "alewm.model.world_model",
+    "collect": "alewm.api.verbs",
     "distill": "alewm.evaluation.distill_run",
+    "evaluate": "alewm.api.verbs",
+    "load": "alewm.api.loaded",
+    "train": "alewm.api.verbs",
 }
-
-__all__ = [
-    "CEM",
-    "CEMConfig",
-    "CapacitySelector",
-    "CapacitySupport",
-    "EpisodeStore",
-    "InputError",
-    "MixSIGReg",
-    "Planner",
-    "PlanningConfig",
-    "SIGReg",
-    "StoreWriter",
-    "WorldModel",
-    "WorldModelConfig",
-    "__version__",
-    "distill",
-]
 
 
 def __getattr__(name: str) -> object:
-    """The public object called `name`, imported now."""
+    """The public object called `name`, imported on first use so that `import alewm` and `alewm --help` stay fast."""
     if name not in _HOME_OF:
         raise AttributeError(f"module 'alewm' has no attribute {name!r}; it has {', '.join(sorted(_HOME_OF))}")
     return getattr(import_module(_HOME_OF[name]), name)
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return [*sorted(_HOME_OF), "__version__"]

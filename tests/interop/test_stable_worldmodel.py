@@ -12,9 +12,9 @@ from alewm.interop.stable_worldmodel import ForeignWorldModel, PlanningCost
 from alewm.model.pixels import IMAGENET_MEAN, IMAGENET_STD
 from alewm.planning.cem import CEMConfig
 from alewm.planning.distilled import DistilledDynamics, DistilledModel, DynamicsConfig
-from alewm.planning.mpc import RecedingHorizon
 from alewm.planning.noise import candidate_noise
 from alewm.planning.planner import Planner, PlanningConfig
+from alewm.planning.policy import RecedingHorizon
 from documented_lewm import SMALL, DocumentedLeWM
 from documented_stable_worldmodel import CEMSolver
 from small_models import our_model, saved

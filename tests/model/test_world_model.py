@@ -7,6 +7,7 @@ import torch
 
 from alewm.config import from_dict, to_dict
 from alewm.errors import InputError
+from alewm.model.pixels import PixelNormaliser
 from alewm.model.predictor import PredictorConfig
 from alewm.model.vit import ViTConfig
 from alewm.model.world_model import SelectorConfig, WorldModel, WorldModelConfig, build_world_model
@@ -237,3 +238,11 @@ def test_rows_are_imagined_in_parts_that_do_not_matter(monkeypatch):
 def test_imagining_with_more_context_than_the_predictor_sees_is_refused():
     with pytest.raises(InputError, match="sees 1 to 3 positions, got 4"):
         trained_like(TINY).imagine_prefix(torch.zeros(1, 16), torch.zeros(1, 5, 6), 16, 4)
+
+
+@pytest.mark.parametrize("change", [lambda x: x * 255, lambda x: (x - 0.5) / 0.2, lambda x: x * torch.nan])
+def test_float_pixels_beyond_0_to_1_are_refused(change):
+    pixels = torch.linspace(0, 1, 8 * 8 * 3).view(1, 1, 8, 8, 3)
+    PixelNormaliser(8)(pixels)
+    with pytest.raises(InputError, match=r"floats in \[0, 1\]; got floats from"):
+        PixelNormaliser(8)(change(pixels))

@@ -10,8 +10,8 @@ from alewm.capacity.support import CapacitySupport
 from alewm.errors import InputError
 from alewm.model.world_model import build_world_model
 from alewm.planning.cem import CEMConfig
-from alewm.planning.mpc import RecedingHorizon
 from alewm.planning.planner import Planner, PlanningConfig
+from alewm.planning.policy import RecedingHorizon
 from alewm.planning.search import plan_group
 from alewm.training.presets import preset
 from point_world import (

@@ -3,12 +3,15 @@
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
 from alewm.cli.flags import Filter
 from alewm.errors import InputError
+
+if TYPE_CHECKING:
+    from alewm.data.collect import Collected
 
 
 @dataclass(frozen=True)
@@ -54,11 +57,20 @@ class Collect:
     """Processes to use; 0 means one per core."""
 
     def run(self) -> None:
-        """Records what is missing of the file."""
+        """Records what is missing of the file and prints what is in it."""
+        from alewm.envs.registry import get_task
+        from alewm.evaluation.data_statistics import load_or_measure, statistics_table
+
+        print(self.collected().in_words(self.out))
+        task = get_task(self.task)
+        print(statistics_table(load_or_measure(self.out, task), task))
+        print(self.out)
+
+    def collected(self) -> "Collected":
+        """What was recorded now."""
         from alewm.data.codec import Compression
         from alewm.envs.collection import Demonstrations, collect_task
         from alewm.envs.registry import get_task
-        from alewm.evaluation.data_statistics import load_or_measure, statistics_table
 
         task = get_task(self.task)
         chosen = None
@@ -72,7 +84,7 @@ class Collect:
                 f"{task.where_demonstrations}",
                 file=sys.stderr,
             )
-        made = collect_task(
+        return collect_task(
             self.task,
             self.out,
             num_episodes=self.episodes,
@@ -85,6 +97,3 @@ class Collect:
             draw_every=self.draw_every,
             jobs=self.jobs,
         )
-        print(made.in_words(self.out))
-        print(statistics_table(load_or_measure(self.out, task), task))
-        print(self.out)

@@ -2,9 +2,12 @@
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
+
+if TYPE_CHECKING:
+    from alewm.evaluation.evaluate_run import EvaluatedRun
 
 
 @dataclass(frozen=True)
@@ -63,10 +66,24 @@ class Evaluate:
 
     def run(self) -> None:
         """Evaluates the runs one after the other and prints them side by side."""
+        from alewm.evaluation.evaluate_run import comparison_lines, success_table
+
+        evaluated = self.evaluated()
+        results = {name: found.result for name, found in evaluated.items()}
+        records = {name: found.records for name, found in evaluated.items()}
+        print("\n".join([success_table(results), *comparison_lines(records)]))
+        for found in evaluated.values():
+            if found.agreement is not None:
+                print(found.agreement)
+        for found in evaluated.values():
+            print(found.path)
+
+    def evaluated(self) -> "dict[str, EvaluatedRun]":
+        """What was found for each run and data set, by name."""
         from alewm.cli.search import asked_planning
         from alewm.devices import find_device
         from alewm.errors import InputError
-        from alewm.evaluation.evaluate_run import comparison_lines, evaluate_run, success_table
+        from alewm.evaluation.evaluate_run import evaluate_run
         from alewm.evaluation.settings import EvaluationSettings
 
         if not self.runs or (self.out is not None and len(self.runs) > 1):
@@ -79,26 +96,20 @@ class Evaluate:
             pairs_per_episode=self.pairs_per_episode,
         )
         device = find_device(self.device)
-        asked = [(run, replace(settings, data_set=each)) for run in self.runs for each in self._data_sets(run)]
+        asked = [(run, replace(settings, data_set=each)) for run in self.runs for each in self.data_sets(run)]
         if self.out is not None and len(asked) > 1:
             raise InputError(f"{self.runs[0]} learned from several data sets; with --out, name one with --task.")
         evaluated = [
             evaluate_run(run, one, data_path=self.data, device=device, num_animations=self.animations, out=self.out)
             for run, one in asked
         ]
-        results, records = {}, {}
+        named = {}
         for (run, _), found in zip(asked, evaluated, strict=True):
             data_set = found.result["evaluated"].get("data_set")
-            name = f"{run}, {data_set}" if data_set else str(run)
-            results[name], records[name] = found.result, found.records
-        print("\n".join([success_table(results), *comparison_lines(records)]))
-        for found in evaluated:
-            if found.agreement is not None:
-                print(found.agreement)
-        for found in evaluated:
-            print(found.path)
+            named[f"{run}, {data_set}" if data_set else str(run)] = found
+        return named
 
-    def _data_sets(self, run: Path) -> tuple[str, ...]:
+    def data_sets(self, run: Path) -> tuple[str, ...]:
         """The names of those to evaluate; one that is empty where the run, or the file that was given, decides."""
         from alewm.training.checkpoint import latest_checkpoint, read_description
 

@@ -76,11 +76,21 @@ class Train:
 
     def run(self) -> None:
         """Trains what is left of the run."""
-        from alewm.training.presets import WIDTHS, flags_of, preset, preset_names, preset_of_file, resolve_preset
-
         if self.list:
+            from alewm.training.presets import flags_of, preset_names
+
             print("\n".join(f"{name:<34}  alewm train {flags_of(name)}" for name in preset_names()))
             return
+        from alewm.distributed import launched_rank
+
+        out = self.trained()
+        if launched_rank() == 0:
+            print(out)
+
+    def trained(self) -> Path:
+        """The folder of the finished run."""
+        from alewm.training.presets import WIDTHS, preset, preset_of_file, resolve_preset
+
         if self.preset is None:
             raise InputError("Name a task: alewm train TASK --data FILE. `alewm train --list` shows all presets.")
         if self.preset in WIDTHS and self.data:
@@ -95,7 +105,6 @@ class Train:
             raise InputError(f"--data FILE is needed: the episodes of {config.task!r} to learn from.")
 
         from alewm.devices import find_device
-        from alewm.distributed import launched_rank
         from alewm.training.train_run import train_run
 
         out = self.out or Path("runs") / f"{name}-{config.training.seed}"
@@ -110,8 +119,7 @@ class Train:
             num_threads=self.threads,
             loggers=self.log,
         )
-        if launched_rank() == 0:
-            print(out)
+        return out
 
     def _configured(self, config: "RunConfig") -> "RunConfig":
         asked: dict[str, Any] = {

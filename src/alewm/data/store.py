@@ -24,6 +24,7 @@ from alewm.data.checks import (
     read_version,
 )
 from alewm.data.checksums import CheckedColumn
+from alewm.data.episode import Episode
 from alewm.data.index import EpisodeIndex, build_index
 from alewm.data.windows import WindowIndex, WindowShape
 from alewm.errors import InputError, unknown_name
@@ -220,6 +221,27 @@ class EpisodeStore:
         digest.update(self.actions.astype("<f4").tobytes())
         digest.update(self.frames(self._sampled_rows()).tobytes())
         return digest.hexdigest()[:32]
+
+    def __len__(self) -> int:
+        return self.num_episodes
+
+    def __getitem__(self, number: int) -> Episode:
+        """The episode with this number, read from the file now; negative numbers count from the end."""
+        count = self.num_episodes
+        if not -count <= number < count:
+            raise IndexError(f"{self.path} has episodes 0 to {count - 1}, not {number}.")
+        return Episode(number % count, self.episode(number % count), self.draw_every)
+
+    def __iter__(self) -> Iterator[Episode]:
+        return (self[number] for number in range(self.num_episodes))
+
+    def __repr__(self) -> str:
+        height, width, _ = self.frame_shape
+        task = f"task={self.attributes['task']!r}, " if "task" in self.attributes else ""
+        return (
+            f"EpisodeStore({str(self.path)!r}, {task}{self.num_episodes} episodes, {self.num_rows} steps, frames "
+            f"{height} x {width}, actions of {self.action_dim})"
+        )
 
     def close(self) -> None:
         """Let go of the file."""

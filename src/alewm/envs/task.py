@@ -231,6 +231,11 @@ class Task:
         return None if self.statistics_home is None else cast("TaskStatistics", self._load(self.statistics_home)())
 
     @property
+    def action_limits(self) -> tuple[float, float] | None:
+        """The lowest and the highest number of an action, where the environment clamps it; None where it does not."""
+        return (-1.0, 1.0) if self.vector_env_class.clamps_actions else None
+
+    @property
     def state_columns(self) -> tuple[str, ...]:
         """The columns of a data file from which a start and a goal are loaded."""
         return tuple(self.vector_env_class.state_shapes)

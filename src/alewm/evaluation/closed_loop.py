@@ -40,8 +40,8 @@ class GoalEnvs(Protocol):
 
 
 @runtime_checkable
-class Policy(Protocol):
-    """Something that acts (`alewm.planning.mpc.RecedingHorizon` and the floors are)."""
+class BatchPolicy(Protocol):
+    """Something that acts in many episodes at once (`alewm.planning.policy.RecedingHorizon` and the floors are)."""
 
     def begin(self, first: Tensor, goal: Tensor, episodes: Sequence[int]) -> None:
         """Start new episodes from their first and goal frames [B, Y, X, 3]."""
@@ -192,7 +192,7 @@ class ClosedLoop:
     """Executed actions; zero once an episode is over."""
 
 
-def run_closed_loop(envs: GoalEnvs, pairs: GoalPairs, policy: Policy, *, budget: int = 50) -> ClosedLoop:
+def run_closed_loop(envs: GoalEnvs, pairs: GoalPairs, policy: BatchPolicy, *, budget: int = 50) -> ClosedLoop:
     """The outcome of every episode under `policy` within `budget` environment steps.
 
     Success is tested after each step, never before the first, and stays: an episode that has once succeeded is over.

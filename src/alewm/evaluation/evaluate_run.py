@@ -160,7 +160,7 @@ ACTIONS = "actions.safetensors"
 """The file of executed actions [B, budget, action_dim], from which every episode can be replayed."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class EvaluatedRun:
     """What `evaluate_run` found and where it wrote it."""
 
@@ -172,6 +172,13 @@ class EvaluatedRun:
     """Of a shared model: with the records that came with it."""
     records: tuple[EpisodeRecord, ...] = ()
     """One per pair."""
+
+    def __repr__(self) -> str:
+        low, high = self.result["interval"]
+        return (
+            f"EvaluatedRun({str(self.path)!r}, success {percent(self.result['success_rate'])} of {len(self.records)} "
+            f"pairs, 95 % interval {percent(low)} to {percent(high)}, mean capacity {self.result['mean_capacity']:.3g})"
+        )
 
 
 def evaluate_run(

@@ -13,8 +13,8 @@ from alewm.evaluation.closed_loop import ClosedLoop, GoalEnvs, GoalPairs, run_cl
 from alewm.evaluation.floors import DoNothing, Replay, UniformRandom, Unseen
 from alewm.evaluation.records import EpisodeRecord, summarise
 from alewm.evaluation.statistics import capacity_use
-from alewm.planning.mpc import RecedingHorizon
 from alewm.planning.planner import Planner
+from alewm.planning.policy import RecedingHorizon
 from alewm.shapes import Float, Tensor
 
 BUDGET = 50

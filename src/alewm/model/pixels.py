@@ -9,6 +9,9 @@ from alewm.shapes import Float, Tensor
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
 
+ROUNDING = 1e-3
+"""How far a float pixel may lie outside [0, 1], for images that were resampled."""
+
 
 class PixelNormaliser(nn.Module):
     """Removes ImageNet's mean and spread on the device the pixels are on, and averages large images down."""
@@ -46,6 +49,9 @@ class PixelNormaliser(nn.Module):
             raise InputError(f"Pixels are [B, F, Y, X, 3] or [B, F, 3, Y, X], got {list(pixels.shape)}.")
         if not (pixels.dtype == torch.uint8 or pixels.is_floating_point()):
             raise InputError(f"Pixels are uint8, or floats in [0, 1]; got {pixels.dtype}.")
+        # Reading a GPU's numbers here would make the processor wait for it.
+        if pixels.is_floating_point() and pixels.device.type == "cpu":
+            _check_unit_range(pixels)
         x = pixels if pixels.shape[-1] == 3 else pixels.movedim(2, -1)
         height, width = x.shape[2:4]
         factor = height // self.image_size
@@ -56,3 +62,12 @@ class PixelNormaliser(nn.Module):
                 f"alewm.resize.area_downsample(torch.as_tensor(image), {self.image_size})."
             )
         return x, factor
+
+
+def _check_unit_range(pixels: Float[Tensor, "B F Y X 3"]) -> None:
+    low, high = (float(extreme) for extreme in torch.aminmax(pixels.detach()))
+    if not (low >= -ROUNDING and high <= 1 + ROUNDING):  # NaN fails both
+        raise InputError(
+            f"Pixels are uint8, or floats in [0, 1]; got floats from {low:.4g} to {high:.4g}. Give images as uint8; "
+            f"the model normalises them."
+        )

@@ -139,6 +139,11 @@ class WorldModel(nn.Module):
         return self.config.support
 
     @property
+    def image_size(self) -> int:
+        """Pixels per side of the images that the encoder reads."""
+        return self.config.encoder.image_size
+
+    @property
     def context_length(self) -> int:
         """Most positions the predictor sees at once."""
         return self.config.predictor.context_length

@@ -122,6 +122,11 @@ class DistilledModel(nn.Module):
         return self.model.support
 
     @property
+    def image_size(self) -> int:
+        """Pixels per side of the images that the encoder reads."""
+        return self.model.image_size
+
+    @property
     def context_length(self) -> int:
         """Most positions the model's own predictor reads; the networks read one."""
         return self.model.context_length

@@ -5,6 +5,8 @@ planner = Planner(model, statistics.mean, statistics.std)
 for action in planner(image_now, image_of_the_goal):
     env.step(action)
 ```
+
+`alewm.planning.policy` replans until the goal is reached.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -23,6 +25,7 @@ from alewm.planning.cem import CEMConfig
 from alewm.planning.noise import StreamKey, candidate_noise
 from alewm.planning.rollout import CONTEXT, GoalCost, PlanningModel
 from alewm.planning.search import InnerLoop, SearchSettings, plan_group
+from alewm.resize import area_downsample
 from alewm.shapes import Float, Tensor, UInt8
 
 Numbers = Sequence[int | float] | np.ndarray | Tensor
@@ -129,26 +132,29 @@ class Planner:
         return self.config.frame_skip * len(self.action_mean)
 
     def __call__(self, now: Images, goal: Images) -> Float[Tensor, "*batch steps action"]:
-        """Environment actions that lead from the image `now` to the image `goal`.
+        """Environment actions from the image `now` towards the image `goal`: the `executed_blocks` of a plan.
 
         Images are uint8 [Y, X, 3] or, for several at once, [B, Y, X, 3]; arrays or tensors.
         """
-        first, last = self._pixels(now, "current"), self._pixels(goal, "goal")
+        first, last = self.pixels(now, "current"), self.pixels(goal, "goal")
         if first.shape != last.shape:
             raise InputError(f"The two images have different shapes: {tuple(first.shape)} and {tuple(last.shape)}.")
         alone = first.ndim == 3
         if alone:
             first, last = first[None], last[None]
-        features, latents = self.encode(torch.stack([first, last], 1))
-        episodes = range(len(first))
-        plans = self.plan(
-            latents[:, 0],
-            latents[:, 1],
-            self.rule.choices(self.capacity_distribution(features), self.support, self.config.seed, episodes),
-            [(self.config.seed, episode, 0) for episode in episodes],
-        )
-        actions = self.to_actions(plans.blocks)
+        plans, _ = self.plan_between(first, last)
+        actions = self.to_actions(plans.blocks[:, : self.config.executed_blocks])
         return actions[0] if alone else actions
+
+    def plan_between(
+        self, first: UInt8[Tensor, "B Y X 3"], goal: UInt8[Tensor, "B Y X 3"]
+    ) -> tuple[Plans, Float[Tensor, "B C"]]:
+        """The first plan of each episode, and the q that its capacity was chosen from."""
+        features, latents = self.encode(torch.stack([first, goal], 1))
+        q, seed, episodes = self.capacity_distribution(features), self.config.seed, range(len(first))
+        choices = self.rule.choices(q, self.support, seed, episodes)
+        keys = [(seed, episode, 0) for episode in episodes]
+        return self.plan(latents[:, 0], latents[:, 1], choices, keys), q
 
     @torch.no_grad()
     def encode(self, frames: UInt8[Tensor, "B F Y X 3"]) -> tuple[Float[Tensor, "B F W"], Float[Tensor, "B F D"]]:
@@ -234,7 +240,19 @@ class Planner:
             for start in range(0, len(rows), self.config.episodes_per_batch):
                 yield capacity, rows[start : start + self.config.episodes_per_batch]
 
-    def _pixels(self, images: Images, which: str) -> Tensor:
+    def one_frame(self, image: Images, which: str) -> UInt8[Tensor, "Y X 3"]:
+        """One image, as `pixels` gives it; a batch is refused."""
+        pixels = self.pixels(image, which)
+        if pixels.ndim != 3:
+            raise InputError(f"The {which} image must be one frame [Y, X, 3], got a batch of {len(pixels)}.")
+        return pixels
+
+    def pixels(self, images: Images, which: str) -> UInt8[Tensor, "*batch Y X 3"]:
+        """Images as a tensor, of the size the model reads; `which` names them in messages.
+
+        Other sizes are averaged down by area, as training does. A model that does not say its size gets them as they
+        are.
+        """
         # A frame that was turned around by a slice, as BGR to RGB is, has strides that torch refuses.
         pixels = images if isinstance(images, torch.Tensor) else np.array(images)
         if pixels.dtype not in (torch.uint8, np.uint8) or pixels.ndim not in (3, 4) or pixels.shape[-1] != 3:
@@ -242,7 +260,16 @@ class Planner:
                 f"The {which} image must be uint8 [Y, X, 3] or a batch [B, Y, X, 3], got {pixels.dtype} "
                 f"{list(pixels.shape)}."
             )
-        return torch.as_tensor(pixels)
+        size = getattr(self.model, "image_size", None)
+        return torch.as_tensor(pixels) if size is None else area_downsample(torch.as_tensor(pixels), size)
+
+    def __repr__(self) -> str:
+        config, cem = self.config, self.config.cem
+        return (
+            f"Planner({type(self.model).__name__}, capacity={config.capacity!r}, horizon={config.horizon}, "
+            f"executed_blocks={config.executed_blocks}, {cem.num_candidates} candidates, {cem.num_iterations} "
+            f"iterations, device={str(self.device)!r})"
+        )
 
 
 def _device_of(model: PlanningModel) -> torch.device:

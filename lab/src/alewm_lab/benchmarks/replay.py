@@ -22,7 +22,7 @@ from alewm.data.store import EpisodeStore
 from alewm.envs.registry import get_task
 from alewm.envs.task import Task
 from alewm.errors import InputError, unknown_name
-from alewm.evaluation.closed_loop import ClosedLoop, GoalPairs, Policy, run_closed_loop
+from alewm.evaluation.closed_loop import BatchPolicy, ClosedLoop, GoalPairs, run_closed_loop
 from alewm.evaluation.floors import DoNothing, Replay, UniformRandom, Unseen
 from alewm.evaluation.statistics import Proportion
 from alewm.evaluation.success import BUDGET
@@ -165,7 +165,7 @@ def _outcomes(standard: StandardPairs, seed: int) -> tuple[torch.Tensor, dict[st
             chosen = range(len(pairs))[first : first + _PAIRS_AT_ONCE]
             envs, some = Unseen(task.make_vector_env(len(chosen))), pairs.take(chosen)
             assert some.recorded is not None
-            policies: dict[str, tuple[Policy, int]] = {
+            policies: dict[str, tuple[BatchPolicy, int]] = {
                 "replay": (Replay(some.recorded), some.recorded.shape[1]),
                 "random": (UniformRandom(task.action_dim, BUDGET, seed), BUDGET),
                 "zero": (DoNothing(task.action_dim, BUDGET), BUDGET),
