@@ -89,7 +89,9 @@ def _drop_late_defaults(config: Any, values: dict[str, Any]) -> None:
 
 
 def from_dict(kind: type[ConfigType], values: Mapping[str, Any]) -> ConfigType:
-    """The config of type `kind` that `to_dict` wrote; unknown keys and missing ones are refused by name."""
+    """The config of type `kind` that `to_dict` wrote; keys and values that do not fit are refused by name."""
+    if not isinstance(values, Mapping):
+        raise InputError(f"{kind.__name__} must be an object of named fields, got {_shortened(values)}.")
     fields = {field.name: field for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
     for name in values:
         if name not in fields:
@@ -99,6 +101,11 @@ def from_dict(kind: type[ConfigType], values: Mapping[str, Any]) -> ConfigType:
     for name, field in fields.items():
         if name in values:
             arguments[name] = _revive(hints[name], values[name])
+            if not _fits(hints[name], arguments[name]):
+                expected, found = _described(hints[name]), _shortened(values[name])
+                raise InputError(f"{kind.__name__}.{name} must be {expected}, got {found}.")
+            if arguments[name] != arguments[name] and name not in ranges_of(kind):  # type: ignore[arg-type]
+                raise InputError(f"{kind.__name__}.{name} must be a number, got NaN.")
         elif field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
             raise InputError(f"{kind.__name__} lacks the field {name!r}.")
     return kind(**arguments)
@@ -108,7 +115,9 @@ def _revive(hint: Any, value: Any) -> Any:
     if dataclasses.is_dataclass(hint) and isinstance(hint, type) and isinstance(value, Mapping):
         return from_dict(hint, value)
     if isinstance(value, list):
-        return tuple(value)
+        # Of several objects of one kind.
+        inner = get_args(hint)[0] if get_origin(hint) is tuple else None
+        return tuple(_revive(inner, each) if dataclasses.is_dataclass(inner) else each for each in value)
     return value
 
 
@@ -182,7 +191,9 @@ def _set_field(kind: Any, values: dict[str, Any], path: list[str], value: Any, w
 def _fits(hint: Any, value: Any) -> bool:
     kind, inner = get_origin(hint), get_args(hint)
     if kind is Literal:
-        return value in inner
+        return isinstance(value, Hashable) and value in inner
+    if hint is Any or kind is dict or hint is dict:
+        return hint is Any or isinstance(value, Mapping)
     if kind in (Union, types.UnionType):
         return any(_fits(each, value) for each in inner)
     if kind is tuple:
@@ -190,6 +201,11 @@ def _fits(hint: Any, value: Any) -> bool:
     if isinstance(value, bool) or hint is bool:
         return isinstance(value, bool) and hint is bool
     return isinstance(value, (int, float) if hint is float else hint)
+
+
+def _shortened(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."
 
 
 def _described(hint: Any) -> str:

@@ -6,6 +6,7 @@ The next process that writes to the same folder removes it. The lock on a draft 
 
 import errno
 import json
+import math
 import os
 import re
 import secrets
@@ -145,12 +146,43 @@ def write_json(path: Path, value: Any) -> None:
     write_text(path, json.dumps(value, indent=2, allow_nan=False) + "\n")
 
 
+def parse_json(text: str | bytes) -> Any:
+    """The JSON value in `text`; whatever is wrong with it is a `ValueError`, NaN and infinity included."""
+    try:
+        return json.loads(text, parse_constant=_refuse_constant, parse_float=_finite)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
+def _refuse_constant(name: str) -> float:
+    raise ValueError(f"{name} is no number")
+
+
+def _finite(digits: str) -> float:
+    if not math.isfinite(value := float(digits)):
+        raise ValueError(f"{digits} is too large")
+    return value
+
+
 def read_json(path: Path) -> Any:
     """The JSON value in `path`; a damaged file gets a message that names it and the place."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        return parse_json(path.read_text(encoding="utf-8"))
+    except ValueError as error:
         raise _damaged(path, error) from error
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Around what takes apart the values in `path`: those of another kind than expected are the file's fault."""
+    try:
+        yield
+    except InputError:
+        raise
+    except (TypeError, KeyError, IndexError, AttributeError, ValueError, OverflowError, RuntimeError) as error:
+        raise InputError(
+            f"{path} holds other values than expected ({type(error).__name__}: {error}). Restore it from a copy."
+        ) from error
 
 
 def read_if_there(path: Path) -> dict[str, Any]:
@@ -171,8 +203,8 @@ def _damaged(path: Path, problem: object) -> InputError:
 def read_object(path: Path) -> dict[str, Any]:
     """The JSON object in `path`, which nothing computes again; anything else is refused."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        found = parse_json(path.read_text(encoding="utf-8"))
+    except ValueError as error:
         raise InputError(f"{path} is not JSON: {error}") from error
     if not isinstance(found, dict):
         raise InputError(f"{path} must hold a JSON object, found {type(found).__name__}.")

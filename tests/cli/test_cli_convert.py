@@ -82,4 +82,4 @@ def test_files_from_elsewhere_are_copied_and_say_where_from(data, alewm_here, tm
         assert store.attributes["source"] == {"file": "foreign.h5", "fingerprint": before.fingerprint}
     write_published(tmp_path / "cube.h5", "cube_single_expert")
     said = alewm_here("convert", "cube.h5", "--out", "cube-new.h5", "--jobs", 1)
-    assert "Left out, since they hold no numbers: privileged_target_task." in said
+    assert "Left out, since they hold no numbers for each row: privileged_target_task." in said

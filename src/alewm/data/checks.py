@@ -2,7 +2,6 @@
 
 import contextlib
 import importlib
-import json
 import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -15,6 +14,10 @@ import numpy as np
 from alewm.data import schema
 from alewm.data.codec import ZSTD_FILTER, ZSTD_INSTALL
 from alewm.errors import InputError
+from alewm.files import parse_json
+
+_MOST_COMPRESSION = 1100
+"""No filter for numbers makes them smaller than by this factor: DEFLATE ends at 1,032."""
 
 CODEC_INSTALL = "pip install 'alewm[lewm-data]'"
 _RESTORE = "Restore the file from a copy, or collect or download it again."
@@ -62,17 +65,19 @@ def find_columns(path: Path, file: h5py.File) -> dict[str, h5py.Dataset]:
     with read_by_hdf5(path):
         items = {name: _item(path, file, name) for name in file}
         columns = {name: item for name, item in items.items() if isinstance(item, h5py.Dataset)}
+        for name, column in columns.items():
+            _check_storage(path, name, column)
     for name, wanted in ((schema.PIXELS, "uint8 [rows, Y, X, 3]"), (schema.ACTION, "floats [rows, A]")):
         if name not in columns:
             raise fault(path, name, None, f"missing; {wanted} was expected.", f"The file has {', '.join(columns)}.")
     pixels, action = columns[schema.PIXELS], columns[schema.ACTION]
     if pixels.dtype != np.uint8 or pixels.ndim != 4 or pixels.shape[-1] != 3:
-        found = f"{pixels.dtype} {list(pixels.shape)}"
+        found = f"{pixels.dtype} {list(pixels.shape or ())}"
         raise fault(
             path, schema.PIXELS, None, f"uint8 [rows, Y, X, 3] was expected, found {found}.", "Convert the file."
         )
     if action.dtype.kind != "f" or action.ndim != 2 or action.shape[1] == 0:
-        found = f"{action.dtype} {list(action.shape)}"
+        found = f"{action.dtype} {list(action.shape or ())}"
         raise fault(path, schema.ACTION, None, f"floats [rows, A] were expected, found {found}.", "Convert the file.")
     if len(pixels) == 0:
         raise fault(path, schema.PIXELS, None, "no rows.", "Collect episodes into the file first.")
@@ -88,6 +93,17 @@ def _item(path: Path, file: h5py.File, name: str) -> Any:
     except (OSError, RuntimeError, KeyError) as error:
         # A file's own listing leaves out what it cannot open: the column would be missing without a word.
         raise fault(path, name, None, f"cannot be opened ({first_line(error)}).", _RESTORE) from None
+
+
+def _check_storage(path: Path, name: str, column: h5py.Dataset) -> None:
+    """Refuse a column that reads other files, or declares more than its file can hold, before memory is taken."""
+    if column.external is not None or column.is_virtual:
+        where = column.external[0][0] if column.external else "a virtual dataset"
+        problem = f"its values are stored outside of the file ({where}), which is not followed."
+        raise fault(path, name, None, problem, "Copy them into the file.")
+    if name != schema.PIXELS and column.nbytes > _MOST_COMPRESSION * path.stat().st_size:
+        problem = f"{column.nbytes:,} bytes are declared, in a file of {path.stat().st_size:,}."
+        raise fault(path, name, None, problem, _RESTORE)
 
 
 def check_row_counts(path: Path, columns: Mapping[str, h5py.Dataset]) -> None:
@@ -123,15 +139,16 @@ def read_texts(path: Path, file: h5py.File) -> tuple[dict[str, Any], str | None]
     with read_by_hdf5(path):
         texts = [file.attrs.get(name) for name in (schema.ATTRIBUTES_ATTRIBUTE, schema.ENCODER_ATTRIBUTE)]
         expected = file.attrs.get(schema.TEXTS_CHECKSUM)
-    described, encoder = (None if text is None else str(text) for text in texts)
-    if expected is not None and texts_checksum(described or "", encoder or "") != expected:
+    described, encoder = map(_text, texts)
+    # An attribute of another shape equals no checksum.
+    if expected is not None and (np.ndim(expected) or texts_checksum(described or "", encoder or "") != expected):
         raise InputError(
             f"{path}: the attributes {schema.ATTRIBUTES_ATTRIBUTE!r} and {schema.ENCODER_ATTRIBUTE!r} differ from "
             f"their checksum. {_RESTORE} If the change was wanted, delete the attribute {schema.TEXTS_CHECKSUM!r}."
         )
     try:
-        attributes = {} if described is None else json.loads(described)
-    except (ValueError, RecursionError) as error:
+        attributes = {} if described is None else parse_json(described)
+    except ValueError as error:
         raise InputError(
             f"{path}: the attribute {schema.ATTRIBUTES_ATTRIBUTE!r} is not JSON ({first_line(error)}). {_RESTORE}"
         ) from None
@@ -141,6 +158,10 @@ def read_texts(path: Path, file: h5py.File) -> tuple[dict[str, Any], str | None]
             f"{path}: the attribute {schema.ATTRIBUTES_ATTRIBUTE!r} must be a JSON object, found {found}. {_RESTORE}"
         )
     return attributes, encoder
+
+
+def _text(value: Any) -> str | None:
+    return value.decode(errors="surrogateescape") if isinstance(value, bytes) else None if value is None else str(value)
 
 
 def texts_checksum(attributes: str, encoder: str) -> int:

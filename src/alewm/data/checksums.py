@@ -8,7 +8,7 @@ with it, and `h5repack` or a copy keeps them.
 |-----------------------|---------------|-----------------------------------------------------------------------------|
 | `alewm_crc32`         | a frame column| CRC-32 of each frame as compressed, uint32 [N]; 0 where a row was not drawn  |
 | `alewm_crc32`         | other columns | CRC-32 of the values of each 1,000 rows in C order, uint32 [N / 1,000]       |
-| `alewm_texts_crc32`   | the file      | CRC-32 of its texts, which HDF5 keeps without checksums of its own          |
+| `alewm_texts_crc32`   | the file      | CRC-32 of its two texts                                                     |
 
 HDF5 itself protects names, types, shapes, the places of chunks and numeric attributes in the files written here.
 """
@@ -73,6 +73,8 @@ class CheckedColumn:
 
     def read(self, rows: slice = slice(None)) -> np.ndarray:
         """The values at consecutive `rows`, or all of them."""
+        if self.dataset.shape is None:
+            raise self._fault(None, "it holds nothing.")
         if not self._has_rows:
             return self._values(())
         start, stop, _ = rows.indices(len(self.dataset))

@@ -34,6 +34,11 @@ class EpisodeIndex:
 
 def build_index(path: Path, columns: Mapping[str, np.ndarray], num_rows: int) -> EpisodeIndex:
     """The index that `columns` (those of `schema.INDEX_COLUMNS` that the file has) agree on."""
+    for name, column in columns.items():
+        if column.ndim != 1 or column.dtype.kind not in "iu" or len(column) == 0:
+            found = f"found {column.dtype} {list(column.shape)}."
+            each = "episode" if name in (schema.LENGTH, schema.OFFSET) else "row"
+            raise fault(path, name, None, f"one integer per {each} was expected, {found}", _REMEDY)
     episode_name = next((name for name in schema.EPISODE_SYNONYMS if name in columns), None)
     if schema.LENGTH in columns:
         lengths = _lengths(path, columns[schema.LENGTH], num_rows)
@@ -57,9 +62,6 @@ def build_index(path: Path, columns: Mapping[str, np.ndarray], num_rows: int) ->
 
 
 def _lengths(path: Path, column: np.ndarray, num_rows: int) -> np.ndarray:
-    if column.ndim != 1 or column.dtype.kind not in "iu" or len(column) == 0:
-        found = f"found {column.dtype} {list(column.shape)}."
-        raise fault(path, schema.LENGTH, None, f"one integer per episode was expected, {found}", _REMEDY)
     lengths = column.astype(np.int64)
     if (lengths < 1).any():
         row = int((lengths < 1).argmax())

@@ -9,7 +9,7 @@ import numpy as np
 from PIL import Image
 
 from alewm.data import schema
-from alewm.data.checks import open_file
+from alewm.data.checks import open_file, read_by_hdf5
 from alewm.data.splits import MIN_HELD_OUT_LENGTH, find_families
 from alewm.data.store import EpisodeStore
 from alewm.data.windows import WindowShape
@@ -124,16 +124,31 @@ def describe_columns(path: Path) -> str:
     Asks nothing of the file but that it is HDF5, so that one that cannot be used can at least be looked at.
     """
     lines = [("column", "dtype", "shape", "chunk", "filters", "bytes")]
-    with open_file(path) as file:
-        for name, item in file.items():
-            if not isinstance(item, h5py.Dataset):
-                lines.append((name, "group", f"{len(item)} entries", "", "", ""))
-                continue
-            chunk = "-" if item.chunks is None else _by(item.chunks)
-            stored = f"{item.id.get_storage_size():,}"
-            lines.append((name, str(item.dtype), _by(item.shape), chunk, _filters(item), stored))
+    with open_file(path) as file, read_by_hdf5(path):
+        for name in file:
+            try:
+                lines.append(_describe_item(file, name))
+            except (OSError, RuntimeError, KeyError, ValueError, TypeError):
+                lines.append((_printable(name), "damaged", "", "", "", ""))
     widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
     return "\n".join("  ".join(f"{c:<{w}}" for c, w in zip(line, widths, strict=True)).rstrip() for line in lines)
+
+
+def _describe_item(file: h5py.File, name: str) -> tuple[str, str, str, str, str, str]:
+    link, shown = file.get(name, getlink=True), _printable(name)
+    if not isinstance(link, h5py.HardLink):
+        return shown, "link", "", "", "", ""
+    item = file[name]
+    if isinstance(item, h5py.Group):
+        return shown, "group", f"{len(item)} entries", "", "", ""
+    if not isinstance(item, h5py.Dataset):
+        return shown, "type", "", "", "", ""
+    chunk = "-" if item.chunks is None else _by(item.chunks)
+    return shown, str(item.dtype), _by(item.shape), chunk, _filters(item), f"{item.id.get_storage_size():,}"
+
+
+def _printable(name: str) -> str:
+    return name.encode(errors="backslashreplace").decode()
 
 
 def describe_episodes(store: EpisodeStore) -> str:
@@ -237,7 +252,9 @@ def _at(figure: object, i: int) -> float:
     return float(figure[i])
 
 
-def _by(shape: tuple[int, ...]) -> str:
+def _by(shape: tuple[int, ...] | None) -> str:
+    if shape is None:
+        return "empty"
     return " x ".join(map(str, shape)) or "scalar"
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
-from alewm.config import ADDED_LATER, from_dict, to_dict
-from alewm.data.sidecar import beside, check_fingerprint, kept_beside, read_sidecar, write_sidecar
+from alewm.config import ADDED_LATER, to_dict
+from alewm.data.sidecar import beside, check_fingerprint, kept_beside, read_config_sidecar, write_sidecar
 from alewm.data.splits import Splits
 from alewm.data.store import EpisodeStore
 from alewm.errors import InputError
@@ -67,10 +67,7 @@ class EvaluationPairs:
     @classmethod
     def load(cls, path: Path) -> "EvaluationPairs":
         """The pairs in `path`."""
-        values = read_sidecar(path, ("validation", "test", "seed", "fingerprint"))
-        for part in ("validation", "test"):
-            values[part] = tuple(from_dict(EvaluationPair, pair) for pair in values[part])
-        return from_dict(cls, values)
+        return read_config_sidecar(path, cls, ("validation", "test", "seed", "fingerprint"))
 
 
 def draw_pairs(store: EpisodeStore, episodes: Iterable[int], seed: int = PAIR_SEED) -> tuple[EvaluationPair, ...]:

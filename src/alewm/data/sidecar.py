@@ -7,8 +7,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from alewm.config import ConfigType, from_dict
 from alewm.errors import InputError
-from alewm.files import write_text
+from alewm.files import parse_json, write_text
 
 
 def beside(data_path: str | Path, kind: str) -> Path:
@@ -39,15 +40,24 @@ def kept_beside(data_path: Path) -> Iterator[None]:
 def read_sidecar(path: Path, fields: tuple[str, ...]) -> dict[str, Any]:
     """The object in `path`, checked to have `fields`."""
     try:
-        values = json.loads(path.read_text(encoding="utf-8"))
+        values = parse_json(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise InputError(f"{path} does not exist.") from None
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+    except ValueError as error:
         raise InputError(f"{path} is not valid JSON ({error}); delete it to have it made anew.") from None
     found: dict[str, Any] = values if isinstance(values, dict) else {}
     if missing := [field for field in fields if field not in found]:
         raise InputError(f"{path} lacks {', '.join(missing)}; delete it to have it made anew.")
     return found
+
+
+def read_config_sidecar(path: Path, kind: type[ConfigType], fields: tuple[str, ...]) -> ConfigType:
+    """The object in `path`, with at least `fields`, as a `kind`."""
+    values = read_sidecar(path, fields)
+    try:
+        return from_dict(kind, values)
+    except InputError as error:
+        raise InputError(f"{path}: {error} Delete the file to have it made anew.") from None
 
 
 def check_fingerprint(path: Path, found: str, expected: str, data_path: str | Path) -> None:

@@ -12,10 +12,10 @@ from typing import Literal
 
 import numpy as np
 
-from alewm.config import from_dict, to_dict
+from alewm.config import to_dict
 from alewm.data import schema
 from alewm.data.checks import fault
-from alewm.data.sidecar import beside, check_fingerprint, kept_beside, read_sidecar, write_sidecar
+from alewm.data.sidecar import beside, check_fingerprint, kept_beside, read_config_sidecar, write_sidecar
 from alewm.data.store import EpisodeStore
 from alewm.errors import InputError
 
@@ -50,10 +50,11 @@ def find_families(store: EpisodeStore) -> Families | None:
     """
     if schema.FAMILY in store.column_names:
         return Families(_labelled(store), f"as labelled in column {schema.FAMILY!r}")
-    name = next((name for name in START_COLUMNS if name in store.column_names), None)
+    name = next((name for name in START_COLUMNS if name in store.numeric_names), None)
     if name is None:
         return None
-    starts = store.column(name)[store.offsets].reshape(store.num_episodes, -1).round(_START_DECIMALS)
+    starts = store.column(name)[store.offsets].reshape(store.num_episodes, -1)
+    starts = starts if starts.dtype.kind == "b" else starts.round(_START_DECIMALS)
     keys = np.column_stack([store.lengths, starts])
     _, of_episode = np.unique(keys, axis=0, return_inverse=True)
     families = Families(of_episode.reshape(-1).astype(np.int64), f"found by equal length and first {name!r}")
@@ -121,7 +122,7 @@ class Splits:
     @classmethod
     def load(cls, path: Path) -> "Splits":
         """The splits in `path`."""
-        return from_dict(cls, read_sidecar(path, ("train", "validation", "test", "seed", "fingerprint")))
+        return read_config_sidecar(path, cls, ("train", "validation", "test", "seed", "fingerprint"))
 
 
 def held_out_counts(num_eligible: int) -> tuple[int, int]:

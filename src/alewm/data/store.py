@@ -57,6 +57,7 @@ class EpisodeStore:
         self.attributes, self.encoder = read_texts(path, file)
         self.draw_every = schema.draw_every_of(path, self.attributes)
         check_row_counts(path, self._datasets)
+        self._check_frames_may_be_there()
         self.index = self._read_index()
         self.actions = self._read_actions()
         self._check_frames()
@@ -122,8 +123,12 @@ class EpisodeStore:
 
     @property
     def numeric_names(self) -> tuple[str, ...]:
-        """What was recorded as numbers; files from elsewhere may have texts too."""
-        return tuple(name for name in self.column_names if self._datasets[name].dtype.kind in "biuf")
+        """What was recorded as numbers for each row; files from elsewhere may have other things too."""
+        return tuple(
+            name
+            for name in self.column_names
+            if self._datasets[name].ndim and self._datasets[name].dtype.kind in "biuf"
+        )
 
     @property
     def stored_names(self) -> tuple[str, ...]:
@@ -180,12 +185,12 @@ class EpisodeStore:
     def episode_columns(self, episode: int) -> dict[str, np.ndarray]:
         """All recorded columns of one episode but its frames."""
         rows = self.rows_of(episode)
-        others = [name for name in self.column_names if name not in (schema.PIXELS, schema.ACTION)]
+        others = self._other_names
         return {schema.ACTION: self.actions[rows], **{name: self._columns[name].read(rows) for name in others}}
 
     def all_episode_columns(self) -> Iterator[dict[str, np.ndarray]]:
         """The `episode_columns` of every episode in order; hundreds are read at once, since each read takes long."""
-        others = [name for name in self.column_names if name not in (schema.PIXELS, schema.ACTION)]
+        others = self._other_names
         for first in range(0, self.num_episodes, _EPISODES_PER_READ):
             parts = [self.rows_of(e) for e in range(first, min(first + _EPISODES_PER_READ, self.num_episodes))]
             rows = slice(parts[0].start, parts[-1].stop)  # episodes follow each other: the index was checked for it
@@ -193,6 +198,12 @@ class EpisodeStore:
             for part in parts:
                 here = slice(part.start - rows.start, part.stop - rows.start)
                 yield {name: values[here] for name, values in block.items()}
+
+    @cached_property
+    def _other_names(self) -> tuple[str, ...]:
+        """Columns with a value per row besides frames and actions; a single value is about the file as a whole."""
+        names = (name for name in self.column_names if name not in (schema.PIXELS, schema.ACTION))
+        return tuple(name for name in names if self._datasets[name].ndim)
 
     def frame_checksums(self) -> np.ndarray | None:
         """CRC-32 of every compressed frame, for files that have them."""
@@ -291,6 +302,14 @@ class EpisodeStore:
             )
         elif missing:
             self.notes.append(f"{self.path} has no checksums for {', '.join(missing)}: another program wrote them.")
+
+    def _check_frames_may_be_there(self) -> None:
+        """Refuse more rows than stored frames can account for, before memory is taken for them."""
+        chunks = self.pixels.chunks
+        most = len(self.pixels) if chunks is None else self.pixels.id.get_num_chunks() * chunks[0] * self.draw_every
+        if 2 * most < len(self.pixels) or (chunks is None and self.pixels.id.get_storage_size() < self.pixels.nbytes):
+            problem = f"{len(self.pixels)} rows are declared, but only {most} can have a frame: some was never written."
+            raise fault(self.path, schema.PIXELS, None, problem, "Make the file again.")
 
     def _check_frames(self) -> None:
         check_codec(self.path, schema.PIXELS, self.pixels)

@@ -138,8 +138,10 @@ class StoreWriter:
             self._file[name].attrs[checksums.ATTRIBUTE] = np.concatenate(parts)
         encoder, attributes = self.compression.encoder_in_words, json.dumps(self.attributes, sort_keys=True)
         self._file.attrs[schema.VERSION_ATTRIBUTE] = schema.FILE_VERSION
-        self._file.attrs[schema.ENCODER_ATTRIBUTE] = encoder
-        self._file.attrs[schema.ATTRIBUTES_ATTRIBUTE] = attributes
+        # Of fixed length, so that HDF5 keeps them where it has checksums; its other place for texts, when damaged, can
+        # make it loop for ever.
+        self._file.attrs[schema.ENCODER_ATTRIBUTE] = np.bytes_(encoder)
+        self._file.attrs[schema.ATTRIBUTES_ATTRIBUTE] = np.bytes_(attributes)
         self._file.attrs[schema.TEXTS_CHECKSUM] = np.uint32(texts_checksum(attributes, encoder))
 
     def abandon(self) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 from alewm.config import from_dict
 from alewm.errors import InputError
 from alewm.evaluation.statistics import PairedDifference, Proportion, compare_paired
-from alewm.files import write_text
+from alewm.files import parse_json, write_text
 
 
 @dataclass(frozen=True)
@@ -132,9 +132,9 @@ def write_records(path: Path, records: Sequence[Any]) -> None:
 def read_records(path: Path) -> list[EpisodeRecord]:
     """The records that `write_records` wrote."""
     records = []
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+    for number, line in enumerate(path.read_bytes().splitlines(), 1):
         try:
-            records.append(from_dict(EpisodeRecord, json.loads(line)))
-        except (json.JSONDecodeError, InputError, AttributeError) as error:
+            records.append(from_dict(EpisodeRecord, parse_json(line.decode())))
+        except ValueError as error:  # an InputError is one
             raise InputError(f"{path}, line {number}, is no episode record: {error}") from error
     return records

@@ -10,6 +10,8 @@ import io
 import pickle
 import re
 import warnings
+import zipfile
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -359,13 +361,14 @@ def _weights_path(path: Path) -> Path:
 
 
 def _read_state(path: Path) -> dict[str, Tensor]:
+    _check_archive(path)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about old pickle formats; what cannot be read is refused below
             state = torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
         raise InputError(_refusal(path)) from error
-    except (RuntimeError, EOFError, OSError, ValueError) as error:
+    except (RuntimeError, EOFError, OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         raise InputError(f"{path} cannot be read as a PyTorch file ({error}); is it complete?") from error
     if not isinstance(state, dict) or not all(isinstance(value, Tensor) for value in state.values()):
         held = type(state).__name__ if not isinstance(state, dict) else "a dictionary of other things than tensors"
@@ -373,6 +376,22 @@ def _read_state(path: Path) -> dict[str, Tensor]:
     if not state:
         raise InputError(f"{path} holds no tensors.")
     return state
+
+
+def _check_archive(path: Path) -> None:
+    """Refuses a file whose parts differ from their checksums; PyTorch writes these and does not look at them."""
+    if not zipfile.is_zipfile(path):
+        return  # an older format, which has none
+    try:
+        with zipfile.ZipFile(path) as archive:
+            damaged = archive.testzip()
+    except (zipfile.BadZipFile, OSError, RuntimeError, NotImplementedError, ValueError, zlib.error) as error:
+        raise InputError(f"{path} is damaged ({error}). Fetch it again.") from error
+    if damaged is not None:
+        raise InputError(
+            f"{path} is damaged: {damaged} differs from its checksum. Fetch it again. If it was written without "
+            f"checksums (torch.serialization.set_crc32_options), save it once more with them."
+        )
 
 
 def _refusal(path: Path) -> str:

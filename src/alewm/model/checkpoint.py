@@ -23,7 +23,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from alewm.errors import InputError
-from alewm.files import naming
+from alewm.files import naming, parse_json
 from alewm.model.world_model import WorldModel
 from alewm.shapes import Tensor
 
@@ -100,8 +100,8 @@ def read_content(checkpoint: Path) -> dict[str, Any]:
         advice = f" {cure(checkpoint)}" if checkpoint in checkpoints_in(checkpoint.parent) else ""
         raise InputError(f"{checkpoint} is no checkpoint: it has no {DESCRIPTION}.{advice}")
     try:
-        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:  # no JSON, or no text at all
+        content: dict[str, Any] = parse_json(path.read_text(encoding="utf-8"))
+    except ValueError as error:  # no JSON, or no text at all
         raise InputError(f"{path} is damaged ({error}). {cure(checkpoint)}") from error
     if not isinstance(content, dict):
         raise InputError(f"{path} must hold a JSON object, found {type(content).__name__}. {cure(checkpoint)}")

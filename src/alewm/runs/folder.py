@@ -25,6 +25,7 @@ from alewm.files import (
     check_new_folder,
     flush_folder,
     is_still_at,
+    parse_json,
     read_if_there,
     read_json,
     try_lock,
@@ -156,7 +157,7 @@ def is_number(value: Any) -> bool:
 
 def _entry(path: Path, number: int, line: bytes) -> dict[str, Any]:
     try:
-        entry = json.loads(line.decode())
+        entry = parse_json(line.decode())
     except ValueError as error:
         raise InputError(f"{path}, line {number}, is not JSON: {error}") from error
     if not isinstance(entry, dict) or not is_number(entry.get("step")):

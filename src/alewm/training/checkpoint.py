@@ -12,6 +12,7 @@ import torch
 
 from alewm.config import from_dict, to_dict
 from alewm.errors import InputError
+from alewm.files import reading
 from alewm.model.checkpoint import (
     DESCRIPTION,
     MODEL,
@@ -66,7 +67,11 @@ def read_description(checkpoint: Path) -> Description:
     path, content = checkpoint / DESCRIPTION, read_content(checkpoint)
     try:
         config = from_dict(RunConfig, content["config"])
-        return Description(content["step"], config, content["source_state"], content["extras"])
+        values = content["step"], content["source_state"], content["extras"]
+        for name, value, kind in zip(("step", "source_state", "extras"), values, (int, dict, dict), strict=True):
+            if not isinstance(value, kind):
+                raise InputError(f"{name} must be {kind.__name__}, found {type(value).__name__}.")
+        return Description(values[0], config, values[1], values[2])
     except KeyError as error:
         raise InputError(f"{path} lacks {error}. {cure(checkpoint)}") from error
     except InputError as error:
@@ -85,7 +90,8 @@ def latest_checkpoint(run: Path) -> Path:
 def load_world_model(checkpoint: Path, device: torch.device | None = None) -> tuple[WorldModel, Description]:
     """The trained model, in evaluation mode, and what is known about it."""
     description = read_description(checkpoint)
-    model = build_world_model(description.config.model, torch.Generator())
+    with reading(checkpoint / DESCRIPTION):
+        model = build_world_model(description.config.model, torch.Generator())
     load_weights(checkpoint, model)
     return model.to(device or torch.device("cpu")).eval(), description
 

@@ -3,9 +3,10 @@
 from pathlib import Path
 from typing import Any
 
-from alewm.files import read_if_there, read_json
-from alewm.model.checkpoint import check_digests, checkpoints_in
+from alewm.files import read_if_there, reading
+from alewm.model.checkpoint import DESCRIPTION, check_digests, checkpoints_in
 from alewm.model.world_model import build_world_model
+from alewm.runs.folder import is_number
 from alewm.training.checkpoint import Description, read_description
 from alewm.training.config import RunConfig
 from alewm.training.data_sets import DATA_SETS
@@ -16,33 +17,36 @@ from alewm.training.noise import seeded_generator
 def describe_checkpoint(path: Path) -> str:
     """A checkpoint's model, data and position in its training, a line each."""
     description = read_description(path)
-    lines = [f"{path}: a checkpoint after {description.step:,} updates", *_describe(description)]
+    with reading(path / DESCRIPTION):
+        lines = [f"{path}: a checkpoint after {description.step:,} updates", *_describe(description)]
     return "\n".join([*lines, _describe_digests([path])])
 
 
 def describe_run(path: Path) -> str:
     """A run folder: what it trains or has trained, how far it is, and what was measured, a line each."""
-    config = read_json(path / "config.json")
+    config = read_if_there(path / "config.json")
     saved = checkpoints_in(path / "checkpoints")
     result = read_if_there(path / "result.json")
     if "model" not in config and not saved:
-        fields = ", ".join(sorted(config)) if isinstance(config, dict) else type(config).__name__
+        fields = ", ".join(sorted(config))
         return f"{path}: a run folder that holds no training of a world model; its config has {fields}"
     if "evaluated" in config:
-        settings = ", ".join(f"{name} {value}" for name, value in config["evaluated"].items())
+        with reading(path / "config.json"):
+            settings = ", ".join(f"{name} {value}" for name, value in config["evaluated"].items())
         return "\n".join([f"{path}: an evaluation", settings, *_success(path, result)])
     lines = [f"{path}: a training run"]
     if saved:
         description = read_description(saved[-1])
         state = "finished" if "training" in result else "unfinished; repeat its command to continue"
-        lines += [f"after {description.step:,} updates, {state}", *_describe(description)]
+        with reading(saved[-1] / DESCRIPTION):
+            lines += [f"after {description.step:,} updates, {state}", *_describe(description)]
         lines.append(f"checkpoints: {', '.join(checkpoint.name for checkpoint in saved)}")
         lines.append(_describe_digests(saved))
     else:
         lines.append("no checkpoint yet; repeat its command to train it")
     latest = Logbook(path / "metrics.jsonl").latest()
     shown = ("train/loss", "validation/loss", "validation/prediction", "latent/effective_rank")
-    lines += [f"{name}: {latest[name]:.4g}" for name in shown if name in latest]
+    lines += [f"{name}: {latest[name]:.4g}" for name in shown if is_number(latest.get(name))]
     lines += _success(path, result)
     if command := read_if_there(path / "provenance.json").get("command"):
         lines.append(f"made by: {command}")
@@ -79,10 +83,12 @@ def _describe(description: Description) -> list[str]:
 
 
 def _success(path: Path, result: dict[str, Any]) -> list[str]:
-    found = {"": result, **{p.parent.name: read_json(p) for p in sorted(path.glob("evaluations/*/result.json"))}}
-    return [
-        f"success{f' ({name})' if name else ''}: {values['success_rate']:.1%}, "
-        f"random actions {values['random_success_rate']:.1%}"
-        for name, values in found.items()
-        if "success_rate" in values
-    ]
+    places = {"": path / "result.json", **{p.parent.name: p for p in sorted(path.glob("evaluations/*/result.json"))}}
+    lines = []
+    for name, place in places.items():
+        with reading(place):
+            values = read_if_there(place) if name else result
+            if "success_rate" in values:
+                rates = f"{values['success_rate']:.1%}, random actions {values['random_success_rate']:.1%}"
+                lines.append(f"success{f' ({name})' if name else ''}: {rates}")
+    return lines

@@ -10,7 +10,7 @@ import torch
 
 from alewm.distributed import detached_mean
 from alewm.errors import InputError
-from alewm.files import naming, write_bytes
+from alewm.files import naming, parse_json, write_bytes
 from alewm.runs.folder import read_metrics
 from alewm.shapes import Tensor
 
@@ -49,7 +49,7 @@ class Logbook:
         lines = self.path.read_bytes().splitlines(keepends=True)
         for number, line in enumerate(lines, start=1):
             try:
-                written = int(json.loads(line.decode())["step"])
+                written = int(parse_json(line.decode())["step"])
             except (ValueError, KeyError, TypeError) as error:
                 if number == len(lines):
                     break

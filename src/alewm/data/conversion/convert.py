@@ -107,7 +107,7 @@ def copy_file(
         attributes=attributes,
         compression=replace(compression, encoder=encoder),
     )
-    return made, [f"Left out, since they hold no numbers: {', '.join(left_out)}."] if left_out else []
+    return made, [f"Left out, since they hold no numbers for each row: {', '.join(left_out)}."] if left_out else []
 
 
 _WRITTEN_ANEW = ("seed", "num_episodes", "filter")

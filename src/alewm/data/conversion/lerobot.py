@@ -8,7 +8,6 @@
 The templates of the paths stand in `info.json`. Row t holds what was observed at frame t and the action taken there.
 """
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -23,6 +22,7 @@ from alewm.data.conversion.frames import AS_RECORDED, FrameSize
 from alewm.data.conversion.recordings import check_actions
 from alewm.data.conversion.tables import parquet_columns
 from alewm.errors import InputError, unknown_name
+from alewm.files import parse_json
 
 INFO = "meta/info.json"
 _INDEX = ("index", "episode_index", "frame_index")
@@ -61,11 +61,13 @@ class LeRobotEpisodes:
         """`meta/info.json`, checked to have what is needed."""
         path = self.folder / INFO
         try:
-            info = json.loads(path.read_text(encoding="utf-8"))
+            info = parse_json(path.read_text(encoding="utf-8"))
         except FileNotFoundError:
             raise InputError(f"{path} does not exist: {self.folder} is no LeRobot data set.") from None
-        except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        except ValueError as error:
             raise InputError(f"{path} is not JSON: {error}") from None
+        if not isinstance(info, dict):
+            raise InputError(f"{path} must hold a JSON object, found {type(info).__name__}.")
         missing = [key for key in ("codebase_version", "fps", "features", "data_path") if key not in info]
         if missing:
             raise InputError(f"{path} lacks {', '.join(missing)}; a LeRobot data set of version 2 or 3 was expected.")
@@ -190,13 +192,14 @@ class LeRobotEpisodes:
                 f"{path} does not exist; version {self.info['codebase_version']} has it. Download it again."
             )
         found, template = [], self._video_template()
-        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        for number, line in enumerate(path.read_bytes().splitlines(), 1):
             try:
-                entry = json.loads(line)
+                entry = parse_json(line.decode())
                 index, length = int(entry["episode_index"]), int(entry["length"])
-            except (json.JSONDecodeError, KeyError, TypeError, ValueError):
+            except (KeyError, TypeError, ValueError):
+                shown = line[:60].decode(errors="replace")
                 raise InputError(
-                    f"{path}, line {number}: an object with episode_index and length was expected, found {line[:60]!r}."
+                    f"{path}, line {number}: an object with episode_index and length was expected, found {shown!r}."
                 ) from None
             names = {"episode_index": index, "episode_chunk": index // int(self.info.get("chunks_size", 1000))}
             video = None if template is None else self._path(template, video_key=self.key, **names)
