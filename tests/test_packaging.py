@@ -54,7 +54,7 @@ def test_the_sdist_holds_what_builds_and_tests_it_and_no_leftovers(built):
     with tarfile.open(sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
     assert {f"src/{name}" for name in shipped_files()} <= names
-    assert {"pyproject.toml", "README.md", "LICENSE", "constraints.txt", "tests/conftest.py", "docs/data.md"} <= names
+    assert {"pyproject.toml", "README.md", "LICENSE", "constraints.txt", "conftest.py", "docs/data.md"} <= names
     known = {
         "src",
         "tests",
@@ -69,7 +69,7 @@ def test_the_sdist_holds_what_builds_and_tests_it_and_no_leftovers(built):
         "PKG-INFO",
     }
     known |= {"README.md", "LICENSE", "CHANGELOG.md", "CITATION.cff", "CONTRIBUTING.md", "SECURITY.md"}
-    known |= {"Makefile", "constraints.txt", "pyproject.toml"}
+    known |= {"Makefile", "conftest.py", "constraints.txt", "pyproject.toml"}
     assert {name.partition("/")[0] for name in names} <= known
 
 

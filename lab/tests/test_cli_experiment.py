@@ -14,7 +14,7 @@ def test_the_list_names_every_experiment_with_a_line_each(alewm_here):
     assert all(len(line.split(maxsplit=1)[1]) > 20 for line in lines)
 
 
-def test_an_experiment_ends_in_a_page_that_report_can_make_again(alewm, alewm_here, refused, tmp_path):
+def test_an_experiment_ends_in_a_page_that_results_can_make_again(alewm, alewm_here, refused, tmp_path):
     done = alewm("experiment", "capacity-dynamics", "--scale", "smoke", "--device", "cpu")
     page = "runs/experiments/capacity-dynamics-smoke/index.html"
     assert done.stdout.splitlines()[-1] == page
@@ -24,10 +24,10 @@ def test_an_experiment_ends_in_a_page_that_report_can_make_again(alewm, alewm_he
     assert described["command"] == "alewm-lab experiment capacity-dynamics --scale smoke --device cpu"
     assert described["command"] in text
     folder = tmp_path / "runs/experiments/capacity-dynamics-smoke"
-    assert alewm_here("report", folder, "--out", "again").splitlines() == ["again/index.html"]
+    assert alewm_here("results", folder, "--out", "again").splitlines() == ["again/index.html"]
     assert (tmp_path / "again/index.html").read_text() == text
     (run,) = (path.parent for path in (tmp_path / "runs/smoke").glob("*/config.json"))
-    assert "some are experiments" in refused("report", folder, run)
+    assert "some are experiments" in refused("results", folder, run)
     left = alewm_here("experiment", "capacity-dynamics", "--scale", "smoke", "--dry-run")
     assert "1 runs, 1 of them finished" in left
     assert "alewm train" not in left

@@ -13,7 +13,7 @@ last axis; in windows, time is the second.
 | P      | random projections                          | Q      | quadrature knots                         |
 | M      | models trained side by side (an ensemble)   |        |                                          |
 
-Annotations are enforced while testing (`tests/conftest.py` installs the checker) and cost nothing otherwise.
+Annotations are enforced while testing (`conftest.py` installs the checker) and cost nothing otherwise.
 """
 
 from jaxtyping import Bool, Float, Int, UInt8

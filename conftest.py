@@ -18,7 +18,7 @@ import alewm.kernels.kernel_parts
 import alewm.kernels.mlp_kernels
 import alewm.kernels.rollout_kernels  # noqa: F401
 
-install_import_hook("alewm", "beartype.beartype")
+install_import_hook(["alewm", "alewm_lab"], "beartype.beartype")
 
 
 def pytest_runtest_setup(item):
