@@ -1,6 +1,15 @@
-"""`python -m alewm`, for machines where the package runs from source without being installed."""
+"""`alewm` and `python -m alewm`: answers signals before anything slow is imported, then runs the command line."""
 
-from alewm.cli.main import main
+from alewm.cli.interrupts import end_quietly_while_loading
+
+
+def main() -> None:
+    """The console command."""
+    end_quietly_while_loading("alewm")
+    from alewm.cli.main import main as run
+
+    run()
+
 
 if __name__ == "__main__":
     main()

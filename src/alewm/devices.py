@@ -1,6 +1,7 @@
 """Choose a device by name, say what it lacks, and compute statistics in full precision."""
 
 import importlib.util
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -84,3 +85,22 @@ def full_precision(device: torch.device) -> Iterator[None]:
             yield
     finally:
         torch.set_float32_matmul_precision(before)
+
+
+@contextmanager
+def idle_threads(device: torch.device) -> Iterator[None]:
+    """On a CPU, compute with no more threads than there are idle cores; OMP_NUM_THREADS, where set, decides instead.
+
+    Threads of one operation wait for each other by spinning. On a machine that is busy with other work, a thread that
+    is not scheduled keeps all others spinning, and planning takes ten times as long as with one thread.
+    """
+    before = torch.get_num_threads()
+    if device.type != "cpu" or "OMP_NUM_THREADS" in os.environ or not hasattr(os, "getloadavg"):
+        yield
+        return
+    idle = (os.cpu_count() or 1) - os.getloadavg()[0]
+    torch.set_num_threads(max(1, min(before, round(idle))))
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -43,6 +43,12 @@ class Progress:
         if self.bar is not None:
             self.bar.stop()
 
+    def finish(self) -> None:
+        """What is done now is all there is to do: work that may end early ends with a full bar."""
+        self.total = self.done
+        if self.bar is not None:
+            self.bar.update(self.task, total=self.total, completed=self.done)
+
     def advance(self, amount: int = 1, note: str = "") -> None:
         """Counts `amount` more units as done; `note` says what they were."""
         self.done += amount

@@ -90,6 +90,26 @@ def test_killed_and_repeated_it_ends_with_the_same_weights(trained, data, tmp_pa
     ]
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupted_it_names_the_last_checkpoint(data, tmp_path, number):
+    process = subprocess.Popen(
+        [sys.executable, HELD, *map(str, TRAIN), "--data", str(data), "--out", "run"],
+        cwd=tmp_path,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "HELD_AT": "40"},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(number, signal.SIG_DFL),
+    )
+    while not (tmp_path / "run/checkpoints/step-00000036").exists() and process.poll() is None:
+        time.sleep(0.01)
+    process.send_signal(number)
+    _, said = process.communicate()
+    assert process.returncode == 128 + number
+    assert "Traceback" not in said
+    assert "alewm: interrupted. The last good checkpoint is run/checkpoints/step-00000036. Updates after it" in said
+
+
 @pytest.mark.slow
 def test_two_processes_under_torchrun_have_the_statistics_of_one(trained, data, tmp_path):
     launcher = ("-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2", "-m", "alewm")

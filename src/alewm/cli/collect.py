@@ -3,11 +3,11 @@
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import tyro
 
-from alewm.cli.flags import Filter
+from alewm.cli.flags import Filter, Flag, Maybe
 from alewm.errors import InputError
 
 if TYPE_CHECKING:
@@ -26,35 +26,37 @@ class Collect:
     """The task, for example two-room."""
     out: Path
     """The file to write; its folder is made if it does not exist."""
-    episodes: int | None = None
+    episodes: Maybe[int] = None
     """How many episodes: 10,000 if not given, and all copies of --demonstrations."""
     seed: int = 0
     """Every episode is determined by this seed and its number."""
-    image_size: int | None = None
+    image_size: Maybe[int] = None
     """Pixels per side of a frame; if not given, the task's own (224). Smaller frames are exact area averages."""
     compression: Filter = "gzip"
     """How frames are compressed, losslessly: gzip opens everywhere; zstd is smaller and faster to read, and needs the
     extra alewm[zstd]."""
-    behaviour: str | None = None
+    behaviour: Maybe[str] = None
     """What acts while recording, for tasks that have a choice; if not given, the task's first."""
-    demonstrations: Path | None = None
+    demonstrations: Maybe[Path] = None
     """Push-T: the file of human demonstrations, pusht_cchi_v7_replay.zarr (folder, zip or tar) or an npz. Noisy copies
     of them are recorded, as in the published training data."""
-    copies: int | None = None
+    copies: Maybe[int] = None
     """Episodes per demonstration; if not given, 101, as published. The first is exact, the others have noise."""
-    noise: float | None = None
+    noise: Maybe[float] = None
     """Mean standard deviation of the noise on the actions of copies; if not given, 0.038, which gives all actions the
     standard deviation that they have in the published file."""
-    held_out: bool = False
+    held_out: Flag = False
     """Record the demonstrations that the published training file leaves out (21 of 206), for a test on demonstrations
     never seen; otherwise the others (185)."""
-    max_steps: int | None = None
+    max_steps: Maybe[int] = None
     """Cut episodes after this many environment steps, for a quick try; if not given, where the task does."""
     draw_every: int = 1
     """Draw one of so many steps, 1 or 5. Training looks at frames five steps apart; with 5 its windows start at every
     fifth step, and where drawing takes the time (reacher, cube) the same time gives four times as many episodes."""
     jobs: int = 0
     """Processes to use; 0 means one per core."""
+
+    WHEN_INTERRUPTED: ClassVar[str] = "What was finished is kept; repeat the command to continue."
 
     def run(self) -> None:
         """Records what is missing of the file and prints what is in it."""

@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import tyro
 
-from alewm.cli.flags import Filter
+from alewm.cli.flags import Filter, Maybe
 from alewm.errors import InputError
 
 
@@ -26,22 +26,24 @@ class Convert:
     """The file to write; its folder is made if it does not exist."""
     format: Literal["auto", "recordings", "lerobot"] = "auto"
     """What the folder holds; auto looks for meta/info.json, which LeRobot data sets have."""
-    camera: str | None = None
+    camera: Maybe[str] = None
     """The camera of a LeRobot data set that has several, for example observation.images.top."""
-    image_size: int | None = 224
+    image_size: Annotated[int | Literal["None"], tyro.conf.arg(metavar="PIXELS")] = 224
     """Pixels per side of a stored frame, averaged over areas; None keeps frames as they were recorded."""
     fit: Literal["squash", "crop"] = "squash"
     """Frames that are not square: averaged to a square whole, or cut to the middle first."""
-    task: str | None = None
+    task: Maybe[str] = None
     """The task's name, stored in the file; a preset for another task then refuses it."""
-    fps: float | None = None
+    fps: Maybe[float] = None
     """Rows per second, stored in the file; if not given, what the data set or the first video says."""
-    episodes: int | None = None
+    episodes: Maybe[int] = None
     """Only the first so many episodes."""
     compression: Filter = "gzip"
     """How frames are compressed, losslessly; zstd needs the extra alewm[zstd]."""
     jobs: int = 0
     """Processes to use; 0 means one per core."""
+
+    WHEN_INTERRUPTED: ClassVar[str] = "What was finished is kept; repeat the command to continue."
 
     def run(self) -> None:
         """Converts what is missing of the file."""
@@ -54,7 +56,7 @@ class Convert:
             self._check_flags_of_files()
             made, notes = copy_file(self.source, self.out, Compression(self.compression), self.jobs)
         else:
-            size = FrameSize(self.image_size, self.fit)
+            size = FrameSize(None if self.image_size == "None" else self.image_size, self.fit)
             made, notes = convert(
                 open_source(self.source, self.format, camera=self.camera, size=size),
                 self.out,

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
 
 Scale = Literal["full", "smoke", "large"]
 """As in `alewm.demo`, which imports torch."""
@@ -23,6 +23,8 @@ class Demo:
     scale: Scale = "full"
     """`full` takes minutes; `smoke` is the same path in seconds, and its numbers mean nothing; `large` is ALeWM at the
     paper's size with 10,000 episodes and a short schedule, for a GPU, where it takes minutes too."""
+
+    WHEN_INTERRUPTED: ClassVar[str] = "Finished stages and saved checkpoints are kept; repeat the command to continue."
 
     def run(self) -> None:
         """Does what is missing, and prints the comparison."""

@@ -6,6 +6,8 @@ from typing import Annotated
 
 import tyro
 
+from alewm.cli.flags import Maybe
+
 
 @dataclass(frozen=True)
 class Distill:
@@ -19,9 +21,9 @@ class Distill:
 
     run_folder: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
     """A run folder of `alewm train`, or the folder of a shared model."""
-    capacities: Annotated[tuple[int, ...], tyro.conf.arg(name="capacity")] = ()
+    capacities: Annotated[tuple[int, ...], tyro.conf.arg(help_behavior_hint="", name="capacity")] = ()
     """Capacities to distil, for example 8 or 8 16; if not given, those that pairs of training episodes choose."""
-    data: Path | None = None
+    data: Maybe[Path] = None
     """The data file, if it is no longer where the run was trained."""
     episodes: int = 0
     """Training episodes to encode, the first ones; 0 for all."""
@@ -39,7 +41,7 @@ class Distill:
     """Of the first weights and the order of windows."""
     device: str = "auto"
     """auto (a GPU where there is one), cpu, cuda, cuda:1 or mps."""
-    out: Path | None = None
+    out: Maybe[Path] = None
     """Another folder for the networks; evaluate with --dynamics FOLDER then."""
 
     def run(self) -> None:

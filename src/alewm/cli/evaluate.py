@@ -2,9 +2,11 @@
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 import tyro
+
+from alewm.cli.flags import Flag, Maybe
 
 if TYPE_CHECKING:
     from alewm.evaluation.evaluate_run import EvaluatedRun
@@ -21,14 +23,14 @@ class Evaluate:
 
     runs: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN ...")]
     """Run folders of `alewm train`, or folders of shared models, which bring their held-out pairs along."""
-    data: Path | None = None
+    data: Maybe[Path] = None
     """The data file, if it is no longer where the run was trained."""
-    task: str | None = None
+    task: Maybe[str] = None
     """Of a run that learned from several data sets, the one to evaluate by name, for example two-room; if neither this
     nor --data is given, all."""
     split: Literal["test", "validation", "train"] = "test"
     """Which episodes the pairs come from."""
-    episodes: int | None = None
+    episodes: Maybe[int] = None
     """How many pairs, the first ones; if not given, all that are stored (200 test, 100 validation)."""
     pairs_per_episode: int = 1
     """Pairs of each episode. With 5, 1,000 test pairs tell methods apart more finely; they are others than the 200,
@@ -45,24 +47,26 @@ class Evaluate:
     """CEM: action sequences scored per iteration."""
     iterations: int = 30
     """CEM: times the distribution is refined."""
-    elites: int | None = None
+    elites: Maybe[int] = None
     """CEM: best candidates it is refined from; if not given, 30 of 300, and a tenth of any other number."""
     horizon: int = 5
     """Blocks of five actions planned ahead."""
-    executed: int | None = None
+    executed: Maybe[int] = None
     """Blocks executed before looking and planning again, from what is left of the plan; if not given, all of them."""
     budget: int = 50
     """Environment steps per episode."""
     seed: int = 42
     """Seed of the planner's noise."""
-    reference: bool = False
+    reference: Flag = False
     """Search as it is written, in float32, also where a faster search could run."""
     device: str = "auto"
     """auto (a GPU where there is one), cpu, cuda, cuda:1 or mps."""
     animations: int = 4
     """Episodes to film."""
-    out: Path | None = None
+    out: Maybe[Path] = None
     """Another folder for the results; with one run only."""
+
+    WHEN_INTERRUPTED: ClassVar[str] = "Nothing is kept of an unfinished evaluation; repeat the command to start again."
 
     def run(self) -> None:
         """Evaluates the runs one after the other and prints them side by side."""

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 import tyro
 
@@ -53,3 +53,14 @@ Filter = Annotated[Literal["gzip", "zstd"], tyro.conf.arg(name="filter")]
 
 BatchSize = Annotated[int, tyro.conf.arg(name="batch-size", aliases=("--batch",))]
 """`--batch-size`, as for `alewm train`; benchmarks that were published have the short form."""
+
+T = TypeVar("T")
+
+Maybe = Annotated[T | None, tyro.conf.arg(help_behavior_hint="")]
+"""A flag that need not be given. Its help says what happens then, so that no default is shown."""
+
+Several = Annotated[tuple[T, ...], tyro.conf.arg(help_behavior_hint="")]
+"""A flag with any number of values, none if it is not given."""
+
+Flag = Annotated[bool, tyro.conf.arg(help_behavior_hint="")]
+"""A flag without a value."""

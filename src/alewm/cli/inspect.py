@@ -7,6 +7,7 @@ from typing import Annotated
 
 import tyro
 
+from alewm.cli.flags import Flag, Maybe
 from alewm.errors import InputError
 
 
@@ -20,9 +21,9 @@ class Inspect:
 
     path: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="PATH")]
     """The file or folder."""
-    out: Path | None = None
+    out: Maybe[Path] = None
     """Where the picture of frames goes; if not given, FILE.frames.png beside the file."""
-    quick: bool = False
+    quick: Flag = False
     """Do not read every frame of a file without checksums, only some."""
 
     def run(self) -> None:

@@ -7,6 +7,8 @@ from typing import Annotated, Literal
 
 import tyro
 
+from alewm.cli.flags import Flag, Maybe, Several
+
 
 @dataclass(frozen=True)
 class ImportLeWM:
@@ -20,15 +22,15 @@ class ImportLeWM:
     """The folder or the .pt file."""
     out: Path
     """The run folder to make."""
-    task: str | None = None
+    task: Maybe[str] = None
     """The task the weights were trained for; if not given, the one the data file is labelled with."""
-    data: Path | None = None
+    data: Maybe[Path] = None
     """An episode file: action statistics come from its training episodes, and it is what evaluation plans on."""
-    action_mean: tuple[float, ...] = ()
+    action_mean: Several[float] = ()
     """Mean of each action dimension, where no data file gives it."""
-    action_std: tuple[float, ...] = ()
+    action_std: Several[float] = ()
     """Standard deviation of each action dimension."""
-    rounds_pixels: bool = False
+    rounds_pixels: Flag = False
     """Map patches in bfloat16, as training in mixed precision did. Released LeWM weights were trained so, and their
     latents in float32 may be off by a standard deviation; which of the two plans better, evaluation tells."""
 
@@ -59,7 +61,7 @@ class ExportLeWM:
     """The run folder."""
     out: Path
     """The new folder for config.json and weights.pt."""
-    capacity: int | None = None
+    capacity: Maybe[int] = None
     """Zero what lies beyond this many coordinates, so that plans are made with this prefix."""
     names: Literal[4, 5] = 4
     """Encoder names of transformers 4, as in the released weights, or of transformers 5."""

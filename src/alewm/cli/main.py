@@ -3,11 +3,11 @@
 import errno
 import os
 import re
+import signal
 import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
-
-import tyro
+from typing import Any
 
 import alewm
 from alewm.cli.collect import Collect
@@ -16,29 +16,44 @@ from alewm.cli.demo import Demo
 from alewm.cli.distill import Distill
 from alewm.cli.evaluate import Evaluate
 from alewm.cli.inspect import Inspect
+from alewm.cli.interrupts import NOTHING_KEPT, Terminated, terminations_raised
 from alewm.cli.lewm import ExportLeWM, ImportLeWM
+from alewm.cli.parsing import overview, parsed
 from alewm.cli.probe import Probe
 from alewm.cli.report import Report
 from alewm.cli.share import Share
 from alewm.cli.sweep import Sweep
+from alewm.cli.tasks import Tasks
 from alewm.cli.train import Train
 from alewm.errors import InputError
 
-Verb = (
-    Annotated[Demo, tyro.conf.subcommand("demo")]
-    | Annotated[Collect, tyro.conf.subcommand("collect")]
-    | Annotated[Train, tyro.conf.subcommand("train")]
-    | Annotated[Evaluate, tyro.conf.subcommand("evaluate")]
-    | Annotated[Distill, tyro.conf.subcommand("distill")]
-    | Annotated[Probe, tyro.conf.subcommand("probe")]
-    | Annotated[Sweep, tyro.conf.subcommand("sweep")]
-    | Annotated[Report, tyro.conf.subcommand("report")]
-    | Annotated[Share, tyro.conf.subcommand("share")]
-    | Annotated[Inspect, tyro.conf.subcommand("inspect")]
-    | Annotated[Convert, tyro.conf.subcommand("convert")]
-    | Annotated[ImportLeWM, tyro.conf.subcommand("import-lewm")]
-    | Annotated[ExportLeWM, tyro.conf.subcommand("export-lewm")]
-)
+VERBS: Mapping[str, Mapping[str, tuple[type, str]]] = {
+    "start": {
+        "demo": (Demo, "record a task, train two models, plan with both, write a page (minutes)"),
+        "tasks": (Tasks, "the tasks: what each needs installed, what success without a model is"),
+    },
+    "data": {
+        "collect": (Collect, "record episodes of a task into one file"),
+        "convert": (Convert, "make a data file of LeRobot data, videos or images"),
+        "inspect": (Inspect, "say what a data file, run folder or checkpoint holds"),
+    },
+    "train": {
+        "train": (Train, "train a world model from a data file"),
+        "sweep": (Sweep, "train a grid of configurations, select on validation pairs"),
+        "distill": (Distill, "fit small dynamics to a trained model, to plan faster"),
+    },
+    "look": {
+        "evaluate": (Evaluate, "plan to held-out goals and count how many are reached"),
+        "probe": (Probe, "what prefixes of the latent say of the true state"),
+        "report": (Report, "one HTML page about one run or several"),
+    },
+    "share": {
+        "share": (Share, "write a folder that others can evaluate without the data"),
+        "import-lewm": (ImportLeWM, "make a run of LeWM weights from elsewhere"),
+        "export-lewm": (ExportLeWM, "write LeWM weights that stable-worldmodel loads"),
+    },
+}
+"""The verbs in groups, each with the line that `alewm --help` shows."""
 
 _DESCRIPTION = "World models that choose how many latent dimensions to plan with."
 
@@ -50,16 +65,21 @@ def main() -> None:
     if sys.argv[1:2] and sys.argv[1] in _IN_THE_LAB:
         verb = sys.argv[1]
         sys.exit(_failed("alewm", f"`{verb}` is a command of the repository's lab: alewm-lab {verb} ..."))
-    run_command(Verb, "alewm", _DESCRIPTION)
+    run_command(VERBS, "alewm", _DESCRIPTION)
 
 
-def run_command(verbs: Any, program: str, description: str) -> None:
+def run_command(groups: Mapping[str, Mapping[str, tuple[type, str]]], program: str, description: str) -> None:
     """Parse the command line, run its verb, and turn failures into messages with status 2."""
-    if sys.argv[1:] == ["--version"]:
-        print(f"{program} {alewm.__version__}")
-        return
+    verb: Any = None
     try:
-        tyro.cli(verbs, prog=program, description=description).run()
+        with terminations_raised():
+            if sys.argv[1:] == ["--version"]:
+                print(f"{program} {alewm.__version__}")
+            elif sys.argv[1:2] in ([], ["-h"], ["--help"]):
+                print(overview(groups, program, description))
+            else:
+                verb = parsed(groups, program, sys.argv[1:])
+                verb.run()
         sys.stdout.flush()
     except InputError as error:
         sys.exit(_failed(program, str(error)))
@@ -74,9 +94,10 @@ def run_command(verbs: Any, program: str, description: str) -> None:
         if not _is_out_of_memory(error):
             raise
         sys.exit(_failed(program, _memory_message(error)))
-    except KeyboardInterrupt:
-        print(f"\n{program}: interrupted. What was finished is kept; repeat the command to continue.", file=sys.stderr)
-        sys.exit(130)
+    except KeyboardInterrupt as error:
+        kept = getattr(error, "__notes__", None) or [getattr(verb, "WHEN_INTERRUPTED", NOTHING_KEPT)]
+        print(f"\n{program}: interrupted. {' '.join(kept)}", file=sys.stderr)
+        sys.exit(128 + (signal.SIGTERM if isinstance(error, Terminated) else signal.SIGINT))
 
 
 def _failed(program: str, message: str) -> int:

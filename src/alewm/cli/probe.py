@@ -3,9 +3,11 @@
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import tyro
+
+from alewm.cli.flags import Maybe, Several
 
 
 @dataclass(frozen=True)
@@ -18,9 +20,9 @@ class Probe:
 
     runs: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN ...")]
     """Run folders of `alewm train`, or folders of shared models."""
-    data: Path | None = None
+    data: Maybe[Path] = None
     """The data file, if it is no longer where the run was trained."""
-    capacities: tuple[int, ...] = ()
+    capacities: Several[int] = ()
     """Lengths of the prefixes; if not given, those the model supports."""
     frames: int = 20_000
     """Frames of training episodes that probes are fitted to, at most."""
@@ -30,6 +32,8 @@ class Probe:
     """Updates of the networks."""
     device: str = "auto"
     """auto (a GPU where there is one), cpu, cuda, cuda:1 or mps."""
+
+    WHEN_INTERRUPTED: ClassVar[str] = "Nothing is kept of unfinished probes; repeat the command to start again."
 
     def run(self) -> None:
         """Probes the runs one after the other and prints a table of each."""

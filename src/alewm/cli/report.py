@@ -6,6 +6,8 @@ from typing import Annotated
 
 import tyro
 
+from alewm.cli.flags import Maybe
+
 
 @dataclass(frozen=True)
 class Report:
@@ -13,7 +15,7 @@ class Report:
 
     runs: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN ...")]
     """Run folders; those below RUN/evaluations are runs too."""
-    out: Path | None = None
+    out: Maybe[Path] = None
     """The folder to write index.html and figures/ to; if not given, `report` in the run's folder, or beside it for
     several."""
 

@@ -26,12 +26,19 @@ class Share:
     """Episodes to film."""
 
     def run(self) -> None:
-        """Writes the folder and prints its path."""
+        """Writes the folder, and prints the success of its weights and its path."""
         from alewm.devices import find_device
         from alewm.errors import InputError
+        from alewm.evaluation.evaluate_run import interval_in_words, percent
+        from alewm.files import read_json
         from alewm.interop.pretrained import share_run
 
         if self.animations < 0:
             raise InputError(f"--animations must not be negative, got {self.animations}.")
         device = find_device(self.device)
-        print(share_run(self.run_folder, self.out, weights=self.weights, device=device, num_animations=self.animations))
+        shared = share_run(
+            self.run_folder, self.out, weights=self.weights, device=device, num_animations=self.animations
+        )
+        result = read_json(shared / "result.json")
+        print(f"success {percent(result['success_rate'])} of {result['episodes']} pairs ({interval_in_words(result)})")
+        print(shared)

@@ -3,11 +3,11 @@
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import tyro
 
-from alewm.cli.flags import assigned_values
+from alewm.cli.flags import Flag, Maybe, Several, assigned_values
 from alewm.config import check_seeds
 from alewm.errors import InputError
 
@@ -29,38 +29,40 @@ class Sweep:
     `alewm train` makes it: finished ones below --runs are reused, and repeating the command continues the others.
     """
 
-    presets: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="[PRESET ...]")] = ()
+    presets: Annotated[
+        tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(help_behavior_hint="", metavar="[PRESET ...]")
+    ] = ()
     """Configurations to search around, for example two-room-192; `alewm train --list` shows all."""
-    set: tuple[str, ...] = ()
+    set: Several[str] = ()
     """Values of a field, by the path config.json shows, for example --set objective.regularizer_weight=0.15,0.3. Fields
     with several values make the grid, in place of the paper's; with one, it is the same for all trials."""
-    seeds: tuple[int, ...] = ()
+    seeds: Several[int] = ()
     """Model seeds; if not given, the paper's 3072, 3073 and 3074."""
-    only: tuple[str, ...] = ()
+    only: Several[str] = ()
     """Of the paper's grids only these tasks, widths and methods, for example --only two-room 192 alewm."""
     data: Path = Path("data")
     """Folder with one file of episodes per task (two-room.h5, push-t.h5, reacher.h5, cube.h5), or a task's file."""
     runs: Path = Path("runs")
     """Folder of all runs."""
-    out: Path | None = None
+    out: Maybe[Path] = None
     """Folder of the sweep's tables and logs; if not given, a folder in RUNS/sweeps named after the grid."""
-    evaluate: bool = True
+    evaluate: Flag = True
     """Plan to validation pairs with every trained model; without it, nothing is selected."""
-    episodes: int | None = None
+    episodes: Maybe[int] = None
     """Validation pairs to plan to, the first ones; if not given, all that are stored (100)."""
     candidates: int = 300
     """CEM: action sequences scored per iteration."""
     iterations: int = 30
     """CEM: times the distribution is refined."""
-    jobs: int | None = None
+    jobs: Maybe[int] = None
     """Run in so many processes of this machine, without Ray; 0 means as many as its GPUs, or else cores, have room
     for."""
-    address: str | None = None
+    address: Maybe[str] = None
     """A running Ray cluster, as HOST:PORT or auto. Its machines need this package, and the working folder, runs and
     data on storage they share. If not given (nor RAY_ADDRESS set), Ray is started on this machine and ended again."""
-    gpus_per_trial: float | None = None
+    gpus_per_trial: Maybe[float] = None
     """GPUs of a trial, or a fraction: 0.5 puts two on one. If not given, one where there are GPUs."""
-    cpus_per_trial: int | None = None
+    cpus_per_trial: Maybe[int] = None
     """Cores of a trial, for arithmetic and decoding; if not given, an even share where there are GPUs, else one (with
     --jobs, an even share)."""
     ranks_per_trial: int = 1
@@ -69,11 +71,13 @@ class Sweep:
     """How often a trial that failed is tried again, from its last checkpoint."""
     device: str = "auto"
     """auto (a GPU where there is one), cpu, cuda or mps."""
-    dry_run: bool = False
+    dry_run: Flag = False
     """Print every command, the number of trials and an estimate of hours, and stop."""
-    updates_per_second: float | None = None
+    updates_per_second: Maybe[float] = None
     """For the estimate of a dry run, where no finished run tells: as `alewm-lab bench train-step` measures it, and for
     tiny presets updates of `two-room-tiny`. If not given, what was measured on an NVIDIA H200, or an AMD EPYC core."""
+
+    WHEN_INTERRUPTED: ClassVar[str] = "Finished trials and saved checkpoints are kept; repeat the command to continue."
 
     def run(self) -> None:
         """Runs what is missing, writes the tables and prints them; trials that failed make it end with status 1."""

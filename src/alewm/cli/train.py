@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import tyro
 
-from alewm.cli.flags import assigned
+from alewm.cli.flags import Flag, Maybe, Several, assigned
 from alewm.config import overridden
 from alewm.errors import InputError
 
@@ -22,47 +22,47 @@ class Train:
     `torchrun --nproc_per_node N -m alewm train ...` N processes share every batch, with the statistics of one.
     """
 
-    preset: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="TASK")] = None
+    preset: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(help_behavior_hint="", metavar="TASK")] = None
     """The task, for example two-room, with --width and --method; or a preset's name, for example two-room-tiny (--list
     shows all). For data of your own: tiny, 96, 192 or 384; the task and its actions come from the file."""
-    width: Literal["tiny", "96", "192", "384"] | None = None
+    width: Maybe[Literal["tiny", "96", "192", "384"]] = None
     """Size of the model: tiny trains on a CPU in minutes, the others are the paper's; 192 if not given."""
-    method: Literal["alewm", "lewm", "alewm-sigreg", "nested-dropout"] | None = None
+    method: Maybe[Literal["alewm", "lewm", "alewm-sigreg", "nested-dropout"]] = None
     """What is trained: alewm, if not given, its baseline lewm, or an ablation."""
-    latent: int | None = None
+    latent: Maybe[int] = None
     """Coordinates of LeWM's latent, if fewer than the width has."""
     data: Annotated[tuple[Path, ...], tyro.conf.UseAppendAction] = ()
     """The episode file, from `alewm collect` or published with the same columns. Given several times, one model learns
     from all files: each has an equal share of every batch, and keeps its own splits and action statistics."""
-    out: Path | None = None
+    out: Maybe[Path] = None
     """The run folder; if not given, runs/PRESET-SEED."""
-    seed: int | None = None
+    seed: Maybe[int] = None
     """Seed of first weights, shuffling and all noise; the paper's are 3072, 3073 and 3074."""
-    steps: int | None = None
+    steps: Maybe[int] = None
     """Updates in all, a complete schedule; if not given, the preset's."""
-    batch_size: int | None = None
+    batch_size: Maybe[int] = None
     """Windows per update, over all processes together."""
-    learning_rate: float | None = None
+    learning_rate: Maybe[float] = None
     """Peak learning rate."""
-    set: tuple[str, ...] = ()
+    set: Several[str] = ()
     """Any other field of the configuration, by the path config.json shows, for example
     --set objective.regularizer_weight=0.15 model.prior_degree=2."""
     device: str = "auto"
     """auto (a GPU where there is one), cpu, cuda, cuda:1 or mps."""
-    precision: Literal["auto", "float32", "bfloat16"] | None = None
+    precision: Maybe[Literal["auto", "float32", "bfloat16"]] = None
     """Arithmetic of the networks; auto is bfloat16 where a GPU has it."""
-    acceleration: Literal["auto", "none", "compile", "record", "graph"] | None = None
+    acceleration: Maybe[Literal["auto", "none", "compile", "record", "graph"]] = None
     """How updates are executed: as written, compiled, recorded as a CUDA graph, or both (graph); auto is the fastest.
     Runs of a minute or two end sooner with record, which has nothing to compile."""
-    encoder_blocks: Literal["auto", "plain", "fused"] | None = None
+    encoder_blocks: Maybe[Literal["auto", "plain", "fused"]] = None
     """The encoder's blocks plain, or by fused kernels where a GPU has bfloat16 and Triton; auto is the faster."""
-    deterministic: bool = False
+    deterministic: Flag = False
     """Repeat bit by bit on a GPU too, at some cost; a CPU always does."""
-    checkpoint_every: int | None = None
+    checkpoint_every: Maybe[int] = None
     """Updates between checkpoints."""
-    validate_every: int | None = None
+    validate_every: Maybe[int] = None
     """Updates between passes over the validation windows."""
-    log_every: int | None = None
+    log_every: Maybe[int] = None
     """Updates between lines of metrics."""
     split: Literal["family", "episode"] = "family"
     """What is held out: whole families where episodes are copies of a demonstration (else episodes), or episodes even
@@ -71,15 +71,15 @@ class Train:
     """Show metrics there too, besides the run's metrics.jsonl; may be given several times."""
     threads: int = 0
     """Threads that decode frames; 0 means one per core."""
-    list: bool = False
+    list: Flag = False
     """List the presets and stop."""
+
+    WHEN_INTERRUPTED: ClassVar[str] = "Checkpoints of before are kept; repeat the command to continue."
 
     def run(self) -> None:
         """Trains what is left of the run."""
         if self.list:
-            from alewm.training.presets import flags_of, preset_names
-
-            print("\n".join(f"{name:<34}  alewm train {flags_of(name)}" for name in preset_names()))
+            print(_preset_list())
             return
         from alewm.distributed import launched_rank
 
@@ -138,3 +138,24 @@ class Train:
         if self.learning_rate is not None:
             training = replace(training, optim=replace(training.optim, learning_rate=self.learning_rate))
         return overridden(replace(config, training=training), dict(map(assigned, self.set)))
+
+
+_OF_METHODS = {
+    "alewm": "chooses a capacity per sequence",
+    "alewm-sigreg": "ablation: SIGReg on the masked latent in place of MixSIGReg",
+    "nested-dropout": "baseline: capacities from the fixed prior, no selector",
+}
+
+
+def _preset_list() -> str:
+    """A line per preset: its name, what it is, and the task and options that ask for it."""
+    from alewm.files import natural_order
+    from alewm.training.presets import flags_of, preset, preset_names
+
+    lines = []
+    for name in sorted(preset_names(), key=natural_order):
+        config = preset(name)
+        of_lewm = f"LeWM, all {config.model.latent_dim} coordinates always in use"
+        meaning = _OF_METHODS.get(config.objective.method, of_lewm)
+        lines.append(f"{name:<40} {meaning}\n{'':<40} alewm train {flags_of(name)}")
+    return "\n".join(lines)

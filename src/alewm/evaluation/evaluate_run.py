@@ -15,7 +15,7 @@ import torch
 
 from alewm.config import late_field_defaults
 from alewm.data.store import EpisodeStore
-from alewm.devices import simulation_device
+from alewm.devices import idle_threads, simulation_device
 from alewm.envs.task import Task
 from alewm.errors import InputError
 from alewm.evaluation.animations import choose_episodes, film, write_gif
@@ -234,13 +234,16 @@ def evaluate_run(
     pairs = find_pairs(run, learned, settings, data_path)
     image_size = description.config.model.encoder.image_size
     where = simulation_device(device)
-    with nullcontext() if is_silent else _bar(run, planning, len(pairs), settings.budget) as bar:
+    progress = nullcontext() if is_silent else _bar(run, planning, len(pairs), settings.budget)
+    with idle_threads(device), progress as bar:
         found = evaluate_in_parts(
             lambda count: task.make_vector_env(count, where, image_size),
             *(pairs, planner, model.log_prior.exp()),
             budget=settings.budget,
             on_search=None if bar is None else partial(_advance, bar),
         )
+        if bar is not None:
+            bar.finish()
     result = {**known, **found.result, "step": description.step, "search": search.description}
     result |= {"evaluated": evaluated, "made_with": made_with}
     if isinstance(imagining, DistilledModel):

@@ -82,8 +82,10 @@ def train_run(
             wait_for_all_ranks()  # for the folder to be there
             try:
                 result = _run(trainer, out, shows_progress=is_first and not is_silent)
-            except OSError as error:
+            except (OSError, KeyboardInterrupt) as error:
                 error.add_note(trainer.last_saved())
+                if isinstance(error, KeyboardInterrupt):
+                    error.add_note(f"Updates after it, up to {trainer.step}, are lost. Repeat the command to go on.")
                 raise
             if is_first:
                 _record(folder, result)

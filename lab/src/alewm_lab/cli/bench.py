@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 import tyro
 
 from alewm.cli.demo import Scale
-from alewm.cli.flags import BatchSize, Filter, PresetName
+from alewm.cli.flags import BatchSize, Filter, Flag, Maybe, PresetName, Several
 from alewm_lab.benchmarks.timing import Sizes
 
 
@@ -22,7 +22,7 @@ class BenchCollect:
     """The task."""
     episodes: int = 400
     """Episodes to record."""
-    image_size: int | None = None
+    image_size: Maybe[int] = None
     """Pixels per side; if not given, the task's own."""
     jobs: int = 0
     """Processes; 0 means one per core."""
@@ -40,11 +40,11 @@ class BenchCollect:
 class BenchLoader:
     """Windows per second from a compressed file."""
 
-    data: Path | None = None
+    data: Maybe[Path] = None
     """An episode file; if not given, Two-Room episodes are recorded for the occasion."""
     episodes: int = 200
     """Episodes to record for the occasion."""
-    image_size: int | None = None
+    image_size: Maybe[int] = None
     """Pixels per side of those; if not given, 224."""
     compression: Filter = "gzip"
     """How those are compressed."""
@@ -68,9 +68,9 @@ class BenchReplay:
 
     data: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="FILE")]
     """An episode file."""
-    task_name: Annotated[str | None, tyro.conf.arg(name="task")] = None
+    task_name: Annotated[str | None, tyro.conf.arg(help_behavior_hint="", name="task")] = None
     """The task; needed for files from elsewhere, which do not say it."""
-    num_pairs: Annotated[int | None, tyro.conf.arg(name="pairs")] = None
+    num_pairs: Annotated[int | None, tyro.conf.arg(help_behavior_hint="", name="pairs")] = None
     """How many pairs, the first ones; if not given, all (200)."""
     split: Literal["family", "episode"] = "family"
     """How the test episodes were held out, as for `alewm train`."""
@@ -90,7 +90,7 @@ class BenchReplaySimulated:
 
     task_name: Annotated[str, tyro.conf.arg(name="task")] = "two-room"
     """The task."""
-    behaviour: str | None = None
+    behaviour: Maybe[str] = None
     """What acts in the episodes; if not given, the task's default."""
     episodes: int = 300
     """Episodes, one pair each."""
@@ -116,7 +116,7 @@ class BenchPushT:
     """Nominal demonstrations of the expert."""
     seed: int = 0
     """Their seed."""
-    human: Path | None = None
+    human: Maybe[Path] = None
     """The file of human demonstrations (pusht_cchi_v7_replay.zarr as folder, zip or tar, or an npz)."""
 
     def run(self) -> None:
@@ -141,18 +141,18 @@ class BenchTrueSimulator:
     evaluate`; the cost is how far the end state is from the goal state, as the task measures it.
     """
 
-    task_name: Annotated[str | None, tyro.conf.arg(name="task")] = None
+    task_name: Annotated[str | None, tyro.conf.arg(help_behavior_hint="", name="task")] = None
     """The task; needed without --data."""
-    data: Path | None = None
+    data: Maybe[Path] = None
     """An episode file, whose test pairs are taken; if not given, episodes are simulated without drawing them."""
-    behaviour: str | None = None
+    behaviour: Maybe[str] = None
     """What acts in simulated episodes; if not given, the task's default."""
     episodes: int = 32
     """Pairs: of the file the first ones, or one of each simulated episode."""
     every: int = 1
     """Simulate every n-th episode only: neighbours can be copies of one demonstration (16 of Push-T's), so that 17
     gives pairs that are independent, with all strengths of noise."""
-    only: tuple[int, ...] = ()
+    only: Several[int] = ()
     """Only the pairs of these episodes, for example to try those again that a smaller search missed."""
     split: Literal["family", "episode"] = "family"
     """How the file's test episodes were held out, as for `alewm train`."""
@@ -161,11 +161,11 @@ class BenchTrueSimulator:
     its 30 iterations)."""
     iterations: int = 10
     """CEM: times the distribution is refined."""
-    elites: int | None = None
+    elites: Maybe[int] = None
     """CEM: best candidates it is refined from; if not given, a tenth."""
     horizon: int = 5
     """Blocks of five actions planned ahead."""
-    executed: int | None = None
+    executed: Maybe[int] = None
     """Blocks executed before planning again; if not given, all of them."""
     seed: int = 42
     """Of the planner's noise and of the random actions; the default is that of `alewm evaluate`."""
@@ -173,7 +173,7 @@ class BenchTrueSimulator:
     """Of simulated episodes."""
     jobs: int = 0
     """Processes, an episode at a time each; 0 means one per core."""
-    out: Path | None = None
+    out: Maybe[Path] = None
     """A file for a record of every pair, a line of JSON each."""
 
     def run(self) -> None:
@@ -215,11 +215,11 @@ class BenchTrainStep:
     """How updates are executed: as written, compiled, recorded as a CUDA graph, or both (graph); auto is fastest."""
     encoder_blocks: tuple[Literal["auto", "plain", "fused"], ...] = ("auto",)
     """The encoder's blocks plain or by fused kernels; several are compared, each in a process of its own."""
-    deterministic: bool = False
+    deterministic: Flag = False
     """Only algorithms that repeat bit by bit, as `alewm train --deterministic`, and the usual ones beside them."""
-    reference: bool = False
+    reference: Flag = False
     """Time LeWM as documented and our update as written beside it."""
-    profile: bool = False
+    profile: Flag = False
     """Print where the GPU's time goes, kernel by kernel."""
 
     def run(self) -> None:
@@ -250,7 +250,7 @@ class BenchEncoderBlocks:
     """Attention heads of a block."""
     blocks: int = 3
     """Blocks one after the other."""
-    tiles: tuple[str, ...] = ()
+    tiles: Several[str] = ()
     """More tiles for every kernel beside its candidates, as rows,chunk,warps,stages,resident: 64,32,4,2,0."""
     repeats: int = 20
     """Timed calls of each."""
@@ -280,11 +280,11 @@ class BenchPlanner:
     """Timed plans after three warm-up ones; the median is reported."""
     device: str = "auto"
     """auto, cpu, cuda or cuda:1."""
-    capacities: tuple[int, ...] = ()
+    capacities: Several[int] = ()
     """Capacities to plan with; if not given, all that the configuration supports."""
-    reference: bool = False
+    reference: Flag = False
     """Time the plan of one episode by full-width rollouts, operation by operation, beside it."""
-    profile: bool = False
+    profile: Flag = False
     """Print where the GPU's time goes, kernel by kernel."""
 
     def run(self) -> None:
@@ -312,7 +312,7 @@ class BenchDistilled:
     """Timed rounds after one warm-up round, both dynamics in turns; medians are reported."""
     device: str = "auto"
     """auto, cpu, cuda or cuda:1."""
-    capacities: tuple[int, ...] = ()
+    capacities: Several[int] = ()
     """Capacities to plan with; if not given, all that the configuration supports."""
 
     def run(self) -> None:
@@ -336,7 +336,7 @@ class BenchEvaluate:
     """CEM: times the distribution is refined."""
     device: str = "auto"
     """auto, cpu, cuda or cuda:1."""
-    reference: bool = False
+    reference: Flag = False
     """Search as it is written, in float32, also where a faster search could run."""
 
     def run(self) -> None:
@@ -376,7 +376,7 @@ class BenchScaling(Sizes):
     """auto, cpu, cuda or cuda:1."""
     out: Path = Path("runs/scaling.png")
     """The figure."""
-    kept: tuple[Path, ...] = ()
+    kept: Several[Path] = ()
     """Measure nothing and draw these again: files with the last lines of earlier calls."""
 
     def run(self) -> None:
@@ -397,9 +397,9 @@ class BenchFromNothing:
     """How much of everything, as in `alewm demo`; `large` needs a GPU."""
     seeds: tuple[int, ...] = (3072, 3073, 3074)
     """Seeds of recording and training, each from nothing."""
-    warm: bool = False
+    warm: Flag = False
     """Use what was compiled before, instead of empty caches for every seed."""
-    out: Path | None = None
+    out: Maybe[Path] = None
     """Folder to keep the run folders in; if not given, nothing is kept."""
 
     def run(self) -> None:

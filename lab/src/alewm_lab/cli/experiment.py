@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
+from alewm.cli.flags import Flag, Maybe, Several
 from alewm.config import check_seeds
 from alewm.errors import InputError
 from alewm.workers import num_processes
@@ -26,24 +27,24 @@ class ExperimentCommand:
     Finished runs below --runs are reused, whoever trained them; repeating the command after an interruption continues.
     """
 
-    name: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="NAME")] = None
+    name: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(help_behavior_hint="", metavar="NAME")] = None
     """The experiment, for example prefix-sweep; --list shows all."""
     scale: Literal["smoke", "tiny", "short", "paper"] = "paper"
     """`paper` is the paper's budget; `short` has fewer updates, the same data and evaluation, and says so in every
     caption; `tiny` is Two-Room with models that learn to plan in minutes on a CPU; `smoke` is the same path in seconds,
     and its numbers mean nothing."""
-    short_steps: int | None = None
+    short_steps: Maybe[int] = None
     """Updates per model at the scale `short`; if not given, 10,000."""
-    short_rate: float | None = None
+    short_rate: Maybe[float] = None
     """Peak learning rate at the scale `short`, where few updates can bear a larger one; if not given, the paper's."""
-    only: tuple[str, ...] = ()
+    only: Several[str] = ()
     """Only these tasks and widths, for example --only two-room 192; everything if not given."""
-    seeds: tuple[int, ...] = ()
+    seeds: Several[int] = ()
     """Model seeds; if not given, the paper's 3072, 3073 and 3074 (two of them at the scale `smoke`)."""
-    search: bool = False
+    search: Flag = False
     """Search the paper's grids of λ, s_q and α on validation pairs instead of taking the rows the paper selected; for
     experiments that compare selected configurations."""
-    lewm_widths: tuple[int, ...] = ()
+    lewm_widths: Several[int] = ()
     """Widths among which LeWM's best is chosen, besides the full one, where an experiment chooses: --lewm-widths 192
     trains it at d = 192 alone in that block. If not given, all of the paper's grid."""
     data: Path = Path("data")
@@ -53,19 +54,19 @@ class ExperimentCommand:
     """Folder of all runs; results go to experiments/NAME-SCALE below it, with the tasks and widths of --only added."""
     jobs: int = 1
     """Processes that train and evaluate side by side; 0 means one per core."""
-    ray: bool = False
+    ray: Flag = False
     """Train and evaluate on Ray instead, one model per GPU (or per core where there is none)."""
-    address: str | None = None
+    address: Maybe[str] = None
     """With --ray: a running cluster, as HOST:PORT or auto, as for `alewm sweep`; if not given, Ray on this machine."""
     device: str = "auto"
     """auto (a GPU where there is one), cpu, cuda or cuda:1."""
-    dry_run: bool = False
+    dry_run: Flag = False
     """Print every command, the number of runs and an estimate of hours, and stop."""
-    updates_per_second: float | None = None
+    updates_per_second: Maybe[float] = None
     """For the estimate of a dry run, where no finished run tells: as `alewm-lab bench train-step` measures it, and
     for the scale `tiny` updates of `two-room-tiny`. If not given, what was measured on an NVIDIA H200, or an AMD EPYC
     core."""
-    list: bool = False
+    list: Flag = False
     """List the experiments and stop."""
 
     def run(self) -> None:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from alewm.cli.flags import Flag, Maybe
 from alewm.workers import num_processes
 
 # Spelled out, not imported: importing the study would load torch for `--help`. A test compares the two.
@@ -24,7 +25,7 @@ class Oscillator:
     """Folder of the study; made if it does not exist."""
     seeds: tuple[int, ...] = (0, 1, 2)
     """One model per seed and setting; a seed fixes trajectories, initialisation, batches and noise."""
-    epochs: int | None = None
+    epochs: Maybe[int] = None
     """Passes over the 5,000 training trajectories, for every model; if not given, the paper's 200, and 400 for our
     setting of ALeWM."""
     methods: tuple[_Variant, ...] = ("lewm", "alewm", "alewm-paper")
@@ -35,7 +36,7 @@ class Oscillator:
     `nested-dropout`."""
     jobs: int = 0
     """Processes to use; 0 means one per core."""
-    sweep: bool = False
+    sweep: Flag = False
     """Run the paper's search grids instead (12 weights x 7 LeWM widths, 12 weights x 7 prior degrees of ALeWM), select
     on validation data and report the selected settings on test data."""
 

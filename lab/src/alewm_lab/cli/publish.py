@@ -8,6 +8,8 @@ from typing import Annotated
 
 import tyro
 
+from alewm.cli.flags import Flag
+
 _PLURAL = {"run": "runs", "evaluation": "evaluations", "measurement": "measurements", "study": "studies"}
 
 
@@ -25,7 +27,7 @@ class Publish:
     """Finished and evaluated run folders; what is below RUN/evaluations comes along. Or an oscillator study."""
     out: Annotated[Path, tyro.conf.arg(aliases=("--to",))]
     """The folder of the group they belong to, for example results/two-room-short."""
-    allow_changes: bool = False
+    allow_changes: Flag = False
     """Also take runs whose code no commit has, as their provenance says."""
 
     def run(self) -> None:

@@ -6,6 +6,8 @@ from typing import Annotated
 
 import tyro
 
+from alewm.cli.flags import Maybe
+
 
 @dataclass(frozen=True)
 class ResultsCommand:
@@ -18,7 +20,7 @@ class ResultsCommand:
         Path("results"),
     )
     """The folder of published records, or folders of `alewm-lab experiment`."""
-    out: Path | None = None
+    out: Maybe[Path] = None
     """The Markdown page to write, docs/results.md if not given. For experiments, the folder of the HTML page; if not
     given, `report` beside them."""
 

@@ -1,0 +1,71 @@
+"""`alewm tasks`: the tasks, what each needs installed, and what success without a model is."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from alewm.cli.flags import Maybe
+
+if TYPE_CHECKING:
+    from alewm.envs.task import Task
+
+FLOORS = {
+    "two-room": (24.9, 7.3),
+    "push-t": (1.0, 0.0),
+    "reacher": (12.1, 0.8),
+    "cube": (55.3, 49.3),
+}
+"""Percent of pairs that uniform random actions and no actions reach, with the default behaviour (docs/tasks.md)."""
+
+
+@dataclass(frozen=True)
+class Tasks:
+    """List the tasks: extras to install, numbers per action, success without a model, behaviours that record data.
+
+    The success of random actions and of no action is that of one pair per episode of the default behaviour, measured
+    once. `alewm evaluate` measures both again on the very pairs that it plans to.
+    """
+
+    pictures: Maybe[Path] = None
+    """Draw a start and a goal of each task into this folder, as TASK.png; it is made if it does not exist."""
+
+    def run(self) -> None:
+        """Prints the table, and the paths of the pictures if they were asked for."""
+        from alewm.envs.registry import get_task, task_names
+
+        row = "{:<10} {:<16} {:>7} {:>8} {:>8}   {}".format
+        print(row("task", "needs", "actions", "random", "nothing", "recorded by"))
+        for name in task_names():
+            task = get_task(name)
+            needs = f"alewm[{task.extra}]" if task.extra else "-"
+            floors = [f"{percent:.1f} %" for percent in FLOORS[name]] if name in FLOORS else ["-", "-"]
+            recorded_by = [*task.behaviours, *(["demonstrations"] if task.demonstrations_home else [])]
+            print(row(name, needs, task.action_dim, *floors, ", ".join(recorded_by) or "-"))
+        if self.pictures is None:
+            print("\n`alewm tasks --pictures FOLDER` draws a start and a goal of each.")
+            return
+        self.pictures.mkdir(parents=True, exist_ok=True)
+        for name in task_names():
+            print(_drawn(get_task(name), self.pictures))
+
+
+def _drawn(task: "Task", folder: Path) -> str:
+    """The path of the picture, or why there is none; a task that cannot be drawn does not keep others from it."""
+    import gymnasium
+    import numpy as np
+    from PIL import Image
+
+    from alewm.errors import InputError
+
+    if task.env_id is None:
+        return f"{task.name}: no Gymnasium environment to draw"
+    try:
+        _ = task.env_class  # says which extra is missing
+        env = gymnasium.make(task.env_id, disable_env_checker=True)
+    except InputError as error:
+        return f"{task.name}: {error}"
+    seen, _ = env.reset(seed=0)
+    env.close()
+    path = folder / f"{task.name}.png"
+    Image.fromarray(np.concatenate((seen["pixels"], seen["goal"]), axis=1)).save(path)
+    return str(path)
