@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test torture setup lint format bench docs clean
+.PHONY: demo test torture setup lint format bench docs pages clean
 
 demo: setup          ## The main job, small enough for a laptop
 	$(BIN)/alewm demo --out runs/demo
@@ -41,10 +41,14 @@ format: setup        ## Let ruff rewrite what it can
 bench: setup         ## Measure the fast paths beside the references
 	$(BIN)/alewm-lab bench regularizer
 
-docs: setup          ## The pages of the environments, from their docstrings, and of the results, from results/
+docs: setup          ## The documentation site, into site/
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[docs]'
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+pages: setup         ## The committed pages of the environments, from their docstrings, and of the results, from results/
 	$(BIN)/python -m alewm_lab.publishing.environment_pages
 	$(BIN)/alewm-lab results --out docs/results.md
 
 clean:               ## Remove everything the other targets made, except runs/
-	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -29,8 +29,8 @@ from alewm.errors import InputError
 
 VERBS: Mapping[str, Mapping[str, tuple[type, str]]] = {
     "start": {
-        "demo": (Demo, "record a task, train two models, plan with both, write a page (minutes)"),
-        "tasks": (Tasks, "the tasks: what each needs installed, what success without a model is"),
+        "demo": (Demo, "record a task, train two models, plan with both (minutes)"),
+        "tasks": (Tasks, "list the tasks: extras, success without a model, pictures"),
     },
     "data": {
         "collect": (Collect, "record episodes of a task into one file"),
