@@ -45,7 +45,7 @@ def test_the_wheel_holds_the_package_and_nothing_else(built):
     assert {name for name in names if ".dist-info/" not in name} == shipped_files()
     assert {"alewm/py.typed", "alewm/report/style.css"} <= names
     assert [name for name in names if name.endswith(".c")]
-    assert "alewm = alewm.cli.main:main" in entry_points
+    assert "alewm = alewm.__main__:main" in entry_points
     assert "Requires-Python: >=3.11" in metadata
 
 
