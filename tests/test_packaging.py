@@ -69,7 +69,7 @@ def test_the_sdist_holds_what_builds_and_tests_it_and_no_leftovers(built):
         "PKG-INFO",
     }
     known |= {"README.md", "LICENSE", "CHANGELOG.md", "CITATION.cff", "CONTRIBUTING.md", "SECURITY.md"}
-    known |= {"Makefile", "conftest.py", "constraints.txt", "pyproject.toml"}
+    known |= {"Makefile", "conftest.py", "constraints.txt", "mkdocs.yml", "pyproject.toml"}
     assert {name.partition("/")[0] for name in names} <= known
 
 

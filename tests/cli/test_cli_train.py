@@ -14,6 +14,7 @@ import h5py
 import pytest
 import torch
 
+from alewm.files import natural_order
 from alewm.training import train_run as run_module
 from alewm.training.checkpoint import read_description
 from alewm.training.presets import preset, preset_names
@@ -223,8 +224,10 @@ def test_event_files_are_asked_for_and_a_missing_logger_is_named_with_its_instal
 def test_data_must_be_named_and_presets_can_be_listed(refused, alewm_here):
     assert "--data FILE is needed" in refused("train", "two-room-tiny")
     listed = alewm_here("train", "--list").splitlines()
-    assert [line.split()[0] for line in listed] == list(preset_names())
-    assert any("two-room-192-lewm-32" in line and "--method lewm --latent 32" in line for line in listed)
+    names, commands = [line.split()[0] for line in listed[::2]], [line.strip() for line in listed[1::2]]
+    assert names == sorted(preset_names(), key=natural_order)
+    command = commands[names.index("two-room-192-lewm-32")]
+    assert command == "alewm train two-room --width 192 --method lewm --latent 32"
 
 
 def test_a_folder_of_something_else_is_not_touched(refused, data, tmp_path):
