@@ -22,10 +22,10 @@ SMALL_PARTS = [code for kind, code in BLOCKS if kind == "python" and "from alewm
 
 # What a part may load besides `alewm` itself.
 ROOMS = {
-    "CEM": {"errors", "ranges", "shapes", "planning"},
-    "CapacitySelector": {"errors", "shapes", "capacity"},
-    "SIGReg": {"errors", "shapes", "capacity", "devices", "distributed", "native", "precision", "regularizers"},
-    "MixSIGReg": {"errors", "shapes", "capacity", "devices", "distributed", "native", "precision", "regularizers"},
+    "CEM": {"errors", "config", "shapes", "planning"},
+    "CapacitySelector": {"capacity"},
+    "SIGReg": {"devices", "distributed", "files", "kernels", "regularizers"},
+    "MixSIGReg": set(),
 }
 OTHERS = ("h5py", "gymnasium", "matplotlib", "PIL", "tyro", "rich", "safetensors", "triton", "transformers")
 

@@ -21,8 +21,8 @@ from alewm.runs.folder import load_tensors, save_tensors
 from command_line import COLLECT, SEARCH, contents, run_alewm
 
 
-def few_candidates() -> EvaluationSettings:
-    return EvaluationSettings(planning=PlanningConfig(cem=CEMConfig.with_a_tenth_elite(*SEARCH[1::2])))
+def few_candidates(**asked) -> EvaluationSettings:
+    return EvaluationSettings(planning=PlanningConfig(cem=CEMConfig.with_a_tenth_elite(*SEARCH[1::2])), **asked)
 
 
 @pytest.fixture(scope="module")
@@ -114,7 +114,9 @@ def test_pairs_of_other_data_are_refused(shared, refused, tmp_path):
 
 
 def test_a_shared_model_has_the_success_of_its_stored_weights(trained, alewm_here, refused, monkeypatch, tmp_path):
-    monkeypatch.setattr("alewm.interop.pretrained.EvaluationSettings", lambda: few_candidates())
+    monkeypatch.setattr(
+        "alewm.interop.pretrained.EvaluationSettings", lambda **asked: replace(few_candidates(), **asked)
+    )
     run = shutil.copytree(trained, tmp_path / "run")
     share = ("share", run, "--out", "small", "--device", "cpu", "--animations", 1)
     assert alewm_here(*share, "--weights", "bfloat16").splitlines()[-1] == "small"

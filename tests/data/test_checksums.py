@@ -198,3 +198,15 @@ def test_a_file_without_checksums_is_read_as_before(tmp_path: Path) -> None:
     path = write_rich(tmp_path / "a.h5")
     expected = use_everything(path)
     np.testing.assert_equal(use_everything(remove_checksums(path)), expected)
+
+
+@pytest.mark.parametrize("name", ["step_idx", "ep_idx", "ep_len", "ep_offset"])
+@pytest.mark.parametrize("is_replaced", [False, True])
+def test_an_index_column_that_is_gone_is_missed(tmp_path, name, is_replaced):
+    path = write_tape(tmp_path / "a.h5", LENGTHS)
+    with h5py.File(path, "r+") as file:
+        del file[name]
+        if is_replaced:
+            file.create_group(name)
+    with pytest.raises(InputError, match=f"{name}.*missing; files of version 3 have it"):
+        EpisodeStore.open(path)

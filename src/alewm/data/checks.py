@@ -20,7 +20,7 @@ _MOST_COMPRESSION = 1100
 """No filter for numbers makes them smaller than by this factor: DEFLATE ends at 1,032."""
 
 CODEC_INSTALL = "pip install 'alewm[lewm-data]'"
-_RESTORE = "Restore the file from a copy, or collect or download it again."
+RESTORE = "Restore the file from a copy, or collect or download it again."
 
 
 def fault(path: Path, column: str, row: int | None, problem: str, remedy: str) -> InputError:
@@ -37,7 +37,7 @@ def read_by_hdf5(path: Path) -> Iterator[None]:
     except InputError:
         raise
     except (OSError, RuntimeError, KeyError, ValueError, TypeError, OverflowError) as error:
-        raise InputError(f"{path} is damaged ({first_line(error)}). {_RESTORE}") from error
+        raise InputError(f"{path} is damaged ({first_line(error)}). {RESTORE}") from error
 
 
 def open_file(path: Path) -> h5py.File:
@@ -92,7 +92,7 @@ def _item(path: Path, file: h5py.File, name: str) -> Any:
         return file[name]
     except (OSError, RuntimeError, KeyError) as error:
         # A file's own listing leaves out what it cannot open: the column would be missing without a word.
-        raise fault(path, name, None, f"cannot be opened ({first_line(error)}).", _RESTORE) from None
+        raise fault(path, name, None, f"cannot be opened ({first_line(error)}).", RESTORE) from None
 
 
 def _check_storage(path: Path, name: str, column: h5py.Dataset) -> None:
@@ -103,7 +103,7 @@ def _check_storage(path: Path, name: str, column: h5py.Dataset) -> None:
         raise fault(path, name, None, problem, "Copy them into the file.")
     if name != schema.PIXELS and column.nbytes > _MOST_COMPRESSION * path.stat().st_size:
         problem = f"{column.nbytes:,} bytes are declared, in a file of {path.stat().st_size:,}."
-        raise fault(path, name, None, problem, _RESTORE)
+        raise fault(path, name, None, problem, RESTORE)
 
 
 def check_row_counts(path: Path, columns: Mapping[str, h5py.Dataset]) -> None:
@@ -126,7 +126,7 @@ def read_version(path: Path, file: h5py.File) -> int | None:
     if version is None:
         return None
     if not isinstance(version, (int, np.integer)) or version < 1:
-        raise InputError(f"{path} says it has file version {version!r}, which is no version. {_RESTORE}")
+        raise InputError(f"{path} says it has file version {version!r}, which is no version. {RESTORE}")
     if version > schema.FILE_VERSION:
         raise InputError(
             f"{path} has file version {version}; this alewm reads up to {schema.FILE_VERSION}. Update alewm."
@@ -144,18 +144,18 @@ def read_texts(path: Path, file: h5py.File) -> tuple[dict[str, Any], str | None]
     if expected is not None and (np.ndim(expected) or texts_checksum(described or "", encoder or "") != expected):
         raise InputError(
             f"{path}: the attributes {schema.ATTRIBUTES_ATTRIBUTE!r} and {schema.ENCODER_ATTRIBUTE!r} differ from "
-            f"their checksum. {_RESTORE} If the change was wanted, delete the attribute {schema.TEXTS_CHECKSUM!r}."
+            f"their checksum. {RESTORE} If the change was wanted, delete the attribute {schema.TEXTS_CHECKSUM!r}."
         )
     try:
         attributes = {} if described is None else parse_json(described)
     except ValueError as error:
         raise InputError(
-            f"{path}: the attribute {schema.ATTRIBUTES_ATTRIBUTE!r} is not JSON ({first_line(error)}). {_RESTORE}"
+            f"{path}: the attribute {schema.ATTRIBUTES_ATTRIBUTE!r} is not JSON ({first_line(error)}). {RESTORE}"
         ) from None
     if not isinstance(attributes, dict):
         found = type(attributes).__name__
         raise InputError(
-            f"{path}: the attribute {schema.ATTRIBUTES_ATTRIBUTE!r} must be a JSON object, found {found}. {_RESTORE}"
+            f"{path}: the attribute {schema.ATTRIBUTES_ATTRIBUTE!r} must be a JSON object, found {found}. {RESTORE}"
         )
     return attributes, encoder
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from alewm.data import schema
 from alewm.data.checks import (
+    RESTORE,
     check_actions,
     check_codec,
     check_row_counts,
@@ -275,6 +276,10 @@ class EpisodeStore:
             raise InputError(f"Row {missing[0]} of {self.path} was not drawn: one of {self.draw_every} rows was.")
 
     def _read_index(self) -> EpisodeIndex:
+        if self.version is not None and self.version >= schema.FILE_VERSION:
+            for name in (schema.STEP, schema.EPISODE, schema.LENGTH, schema.OFFSET):
+                if name not in self._datasets:
+                    raise fault(self.path, name, None, f"missing; files of version {self.version} have it.", RESTORE)
         found = {name: self._columns[name].read() for name in schema.INDEX_COLUMNS if name in self._datasets}
         index = build_index(self.path, found, len(self.pixels))
         if index.starts_at_one:
