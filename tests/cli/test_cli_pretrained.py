@@ -114,9 +114,7 @@ def test_pairs_of_other_data_are_refused(shared, refused, tmp_path):
 
 
 def test_a_shared_model_has_the_success_of_its_stored_weights(trained, alewm_here, refused, monkeypatch, tmp_path):
-    monkeypatch.setattr(
-        "alewm.interop.pretrained.EvaluationSettings", lambda **asked: replace(few_candidates(), **asked)
-    )
+    monkeypatch.setattr("alewm.interop.pretrained.EvaluationSettings", few_candidates)
     run = shutil.copytree(trained, tmp_path / "run")
     share = ("share", run, "--out", "small", "--device", "cpu", "--animations", 1)
     assert alewm_here(*share, "--weights", "bfloat16").splitlines()[-1] == "small"
