@@ -146,9 +146,11 @@ def write_json(path: Path, value: Any) -> None:
     write_text(path, json.dumps(value, indent=2, allow_nan=False) + "\n")
 
 
-def parse_json(text: str | bytes) -> Any:
-    """The JSON value in `text`; whatever is wrong with it is a `ValueError`, NaN and infinity included."""
+def parse_json(text: str | bytes, *, allow_nan: bool = False) -> Any:
+    """The JSON value in `text`; whatever is wrong with it is a `ValueError`, NaN and infinity too unless allowed."""
     try:
+        if allow_nan:
+            return json.loads(text)
         return json.loads(text, parse_constant=_refuse_constant, parse_float=_finite)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None

@@ -157,7 +157,7 @@ def is_number(value: Any) -> bool:
 
 def _entry(path: Path, number: int, line: bytes) -> dict[str, Any]:
     try:
-        entry = parse_json(line.decode())
+        entry = parse_json(line.decode(), allow_nan=True)  # a loss that diverged is logged as it was
     except ValueError as error:
         raise InputError(f"{path}, line {number}, is not JSON: {error}") from error
     if not isinstance(entry, dict) or not is_number(entry.get("step")):

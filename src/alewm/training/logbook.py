@@ -49,7 +49,7 @@ class Logbook:
         lines = self.path.read_bytes().splitlines(keepends=True)
         for number, line in enumerate(lines, start=1):
             try:
-                written = int(parse_json(line.decode())["step"])
+                written = int(parse_json(line.decode(), allow_nan=True)["step"])
             except (ValueError, KeyError, TypeError) as error:
                 if number == len(lines):
                     break

@@ -130,8 +130,8 @@ def draw(records: Sequence[Record], folder: Path) -> list[Path]:
     return paths
 
 
-def _mean(group: Sequence[Record], name: str) -> "np.ndarray[Any, Any]":
-    values: np.ndarray[Any, Any] = np.asarray([record[name] for record in group]).mean(0)
+def _mean(group: Sequence[Record], name: str) -> np.ndarray:
+    values: np.ndarray = np.asarray([record[name] for record in group]).mean(0)
     return values
 
 
