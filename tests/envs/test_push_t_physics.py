@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from alewm.envs.push_t import geometry
 from alewm.envs.push_t.physics import AT_REST, PushTWorld, goal_distance
-from alewm.envs.push_t.simulator import PushTSimulator
-from alewm.envs.push_t.start import is_free, sample_state
+from alewm.envs.push_t.simulator import PushTSimulator, is_free, sample_state
 
 FAR_BLOCK = (350.0, 350.0, 0.0)
 

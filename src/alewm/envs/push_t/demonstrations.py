@@ -8,7 +8,7 @@ import numpy as np
 from alewm.envs.push_t.expert import Expert, ExpertConfig
 from alewm.envs.push_t.physics import PushTWorld
 from alewm.envs.push_t.poses import Pose, is_reached, sample_pose
-from alewm.envs.push_t.start import PUSHER_HIGH, PUSHER_LOW, is_free
+from alewm.envs.push_t.simulator import PUSHER_HIGH, PUSHER_LOW, is_free
 from alewm.errors import InputError
 from alewm.shapes import Float
 

@@ -8,8 +8,7 @@ import torch
 
 from alewm.envs.contract import GoalEnv, Row
 from alewm.envs.push_t import geometry, physics
-from alewm.envs.push_t.simulator import PushTSimulator
-from alewm.envs.push_t.start import sample_state
+from alewm.envs.push_t.simulator import PushTSimulator, sample_state
 from alewm.envs.simulated import SimulatedVectorEnv, Simulator
 from alewm.errors import InputError
 from alewm.shapes import Tensor

@@ -16,7 +16,7 @@ import torch
 from alewm.envs.push_t import geometry
 from alewm.envs.push_t.physics import ACTION_PIXELS
 from alewm.envs.push_t.recorder import record_episode, with_small_frames
-from alewm.envs.push_t.start import BLOCK_HIGH, BLOCK_LOW, PUSHER_HIGH, PUSHER_LOW
+from alewm.envs.push_t.simulator import BLOCK_HIGH, BLOCK_LOW, PUSHER_HIGH, PUSHER_LOW
 from alewm.envs.recording import episode_stream
 from alewm.errors import InputError
 
