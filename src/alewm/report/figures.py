@@ -10,8 +10,8 @@ from alewm.evaluation.records import EpisodeRecord
 from alewm.report.gather import Run
 from alewm.theme import Draw, Series, Theme, new_axes, simplified, thinned
 
-HEIGHT_OF_A_HAIR = 0.002
-"""A share of the height of a panel that nobody sees: a quarter of a point in a small one."""
+LARGEST_DEVIATION = 0.006
+"""How far a simplified curve may be from the true one, as a share of a panel's height: under a point in a small one."""
 
 
 def metric_curves(curves: Mapping[int, Series], names: Sequence[str], title: str) -> Draw:
@@ -59,7 +59,7 @@ def capacity_bands(axes: Axes, curves: Mapping[int, Series], theme: Theme) -> No
     for rank, (color, (k, (_, values))) in enumerate(zip(theme.shades(len(thin)), thin.items(), strict=True)):
         tops = [top + value for top, value in zip(tops, values, strict=False)]
         # Each band reaches down to zero and lies behind the one below it, so that every edge is drawn once.
-        shown = simplified((steps, tops), HEIGHT_OF_A_HAIR)
+        shown = simplified((steps, tops), LARGEST_DEVIATION)
         axes.fill_between(*shown, color=color, label=f"k = {k}", linewidth=0, zorder=1 - rank / 1000)
     axes.set(xlabel="update steps", ylabel="mean q(k)", ylim=(0, 1))
     if len(steps) > 1:
