@@ -54,6 +54,14 @@ def test_a_file_of_another_robot_names_its_task_and_its_actions(alewm_here, tmp_
         alewm_here("train", "tiny", "--data", f"{name}.h5", "--out", name, *FEW)
         config = json.loads((tmp_path / name / "config.json").read_text())
         assert (config["task"], config["model"]["action_dim"]) == (task, 35)
+    alewm_here("train", "tiny", "--method", "lewm", "--data", "arm.h5", *FEW)
+    config = json.loads((tmp_path / "runs/my-arm-tiny-lewm-3072/config.json").read_text())
+    assert (config["task"], config["objective"]["method"]) == ("my-arm", "lewm")
+
+
+def test_a_width_without_a_file_or_with_another_width_is_refused(refused):
+    assert "--data FILE is needed" in refused("train", "tiny")
+    assert "leave --width out" in refused("train", "tiny", "--width", "192", "--data", "arm.h5")
 
 
 def test_the_model_is_planned_with_and_saved_without_an_environment(robot, tmp_path):

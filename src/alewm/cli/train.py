@@ -93,8 +93,12 @@ class Train:
 
         if self.preset is None:
             raise InputError("Name a task: alewm train TASK --data FILE. `alewm train --list` shows all presets.")
-        if self.preset in WIDTHS and self.data:
-            name, base = preset_of_file(self.preset, self.data[0])
+        if self.preset in WIDTHS:
+            if not self.data:
+                raise InputError(f"--data FILE is needed: alewm train {self.preset} takes the task from the file.")
+            if self.width is not None:
+                raise InputError(f"{self.preset} is a width already; leave --width out.")
+            name, base = preset_of_file(self.data[0], self.preset, self.method or "alewm", self.latent)
         else:
             name = resolve_preset(self.preset, self.width, self.method, self.latent)
             base = preset(name)

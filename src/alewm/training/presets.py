@@ -155,19 +155,21 @@ def _arguments_of(name: str) -> tuple[str, str, Method, int | None]:
     return task, width, cast("Method", method or "alewm"), int(latent_dim) if latent_dim else None
 
 
-def preset_of_file(width: str, path: Path) -> tuple[str, RunConfig]:
-    """Name and configuration of ALeWM at `width` for the data file at `path`, whose task need not be one of ours.
+def preset_of_file(
+    path: Path, width: str, method: Method = "alewm", latent_dim: int | None = None
+) -> tuple[str, RunConfig]:
+    """Name and configuration for the data file at `path`, whose task need not be one of ours.
 
     The task's name and the width of its actions come from the file. A file that names no task gives it its own name.
     A task of one's own takes λ, s_q and α of Two-Room.
     """
     label = read_label(path)
     task = label.task or path.stem
-    if task in ACTION_DIMS:
-        return preset_name(task, width), make_preset(task, width)
-    config = make_preset("two-room", width)
+    known = task if task in ACTION_DIMS else "two-room"
+    config = make_preset(known, width, method, latent_dim)
+    name = task + preset_name(known, width, method, latent_dim).removeprefix(known)
     model = replace(config.model, action_dim=FRAME_SKIP * label.action_dim)
-    return preset_name(task, width), replace(config, task=task, model=model)
+    return name, config if task == known else replace(config, task=task, model=model)
 
 
 def _base(task: str, width: str) -> RunConfig:
