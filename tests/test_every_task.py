@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from alewm.data import pairs
+from alewm.data import splits
 from alewm.envs import task as of_tasks
 from alewm.envs.registry import OUR_TASKS, get_task
 from alewm.training.presets import ACTION_DIMS, CAPACITIES, FRAME_SKIP, preset
@@ -60,7 +60,7 @@ def test_it_has_a_preset_of_each_width_for_each_method(name, width):
 
 
 def test_statistics_and_evaluation_mean_the_same_goals():
-    assert of_tasks.GOAL_OFFSET == pairs.GOAL_OFFSET
+    assert of_tasks.GOAL_OFFSET == splits.GOAL_OFFSET
 
 
 @every_task

@@ -8,12 +8,11 @@ import h5py
 import numpy as np
 import pytest
 
-from alewm.data.checksums import ROWS_PER_CHECKSUM
+from alewm.data.checks import ROWS_PER_CHECKSUM
 from alewm.data.collect import RecordedEpisodes, collect
-from alewm.data.frames import open_frames
+from alewm.data.frames import open_frames, verify_columns, verify_frames
 from alewm.data.inspection import describe_episodes
 from alewm.data.store import EpisodeStore
-from alewm.data.verify import verify_columns, verify_frames
 from alewm.data.writer import StoreWriter, journal_path
 from alewm.errors import InputError
 from older_files import as_older_version, remove_checksums

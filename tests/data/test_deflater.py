@@ -19,9 +19,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import alewm
-from alewm.data.codec import Compression, why_not_in_c
+from alewm.data.codec import Compression, NativeInflate, why_not_in_c
 from alewm.data.collect import collect
-from alewm.data.decoders import NativeInflate
 from alewm.data.inspection import describe_episodes
 from alewm.data.store import EpisodeStore
 from alewm.data.writer import StoreWriter

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from alewm.data.pairs import load_or_draw_pairs
-from alewm.data.splits import find_families, load_or_make_splits, split_by_episode, split_by_family
+from alewm.data.splits import find_families, load_or_draw_pairs, load_or_make_splits, split_by_episode, split_by_family
 from alewm.data.store import EpisodeStore
 from alewm.data.writer import StoreWriter
 from alewm.errors import InputError

@@ -12,9 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from alewm.data.codec import Compression
+from alewm.data.codec import Blosc, Compression, DamagedError, Decoder, Inflate, Stored, Zstd, fastest_inflater
 from alewm.data.collect import collect
-from alewm.data.decoders import Blosc, DamagedError, Decoder, Inflate, Stored, Zstd, fastest_inflater
 from alewm.data.frames import MappedFrames, PlainFrames, chunk_table, open_frames
 from alewm.data.store import EpisodeStore
 from alewm.data.writer import StoreWriter

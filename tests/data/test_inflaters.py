@@ -18,8 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import alewm
-from alewm.data.codec import Compression
-from alewm.data.decoders import BatchDecoder, DamagedError, NativeInflate, all_inflaters, fastest_inflater
+from alewm.data.codec import BatchDecoder, Compression, DamagedError, NativeInflate, all_inflaters, fastest_inflater
 from alewm.data.frames import open_frames
 from alewm.data.store import EpisodeStore
 from alewm.envs.two_room.render import TwoRoomRenderer

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import torch
 
-from alewm.data.decoders import all_inflaters
+from alewm.data.codec import all_inflaters
 from alewm.data.frames import DecodedFrames, DownsampledFrames, MappedFrames, chunk_table
 from alewm.data.loader import LoaderConfig, WindowLoader, Windows
 from alewm.data.normalize import ActionStatistics

@@ -6,13 +6,12 @@ import numpy as np
 import pytest
 
 from alewm.data.collect import RecordedEpisodes, collect
+from alewm.data.frames import verify_frames
 from alewm.data.inspection import FileStatistics
 from alewm.data.loader import LoaderConfig, WindowLoader
 from alewm.data.normalize import ActionStatistics
-from alewm.data.pairs import load_or_draw_pairs
-from alewm.data.splits import load_or_make_splits
+from alewm.data.splits import load_or_draw_pairs, load_or_make_splits
 from alewm.data.store import EpisodeStore
-from alewm.data.verify import verify_frames
 from alewm.data.windows import WindowShape
 from published_files import LAYOUTS, write_published
 

@@ -9,8 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from alewm import files
-from alewm.data.pairs import EvaluationPairs, draw_pairs, draw_several_pairs, load_or_draw_pairs
-from alewm.data.splits import Splits, held_out_counts, load_or_make_splits, split_by_episode, split_by_family
+from alewm.data.splits import (
+    EvaluationPairs,
+    Splits,
+    draw_pairs,
+    draw_several_pairs,
+    held_out_counts,
+    load_or_draw_pairs,
+    load_or_make_splits,
+    split_by_episode,
+    split_by_family,
+)
 from alewm.data.store import EpisodeStore
 from alewm.errors import InputError
 from alewm.evaluation.held_out import _stored_pairs

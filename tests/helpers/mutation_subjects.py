@@ -10,12 +10,10 @@ import numpy as np
 import torch
 
 from alewm.data.checks import read_label
-from alewm.data.frames import open_frames
+from alewm.data.frames import open_frames, verify_columns, verify_frames
 from alewm.data.inspection import describe_columns, describe_episodes, find_problems
-from alewm.data.pairs import load_or_draw_pairs
-from alewm.data.splits import find_families, load_or_make_splits
+from alewm.data.splits import find_families, load_or_draw_pairs, load_or_make_splits
 from alewm.data.store import EpisodeStore
-from alewm.data.verify import verify_columns, verify_frames
 from alewm.data.writer import StoreWriter
 from alewm.evaluation.closed_loop import GoalPairs
 from alewm.evaluation.held_out import load_pairs, save_pairs

@@ -36,9 +36,9 @@ class Inspect:
             self._describe_file()
 
     def _describe_file(self) -> None:
+        from alewm.data.frames import verify_columns, verify_frames
         from alewm.data.inspection import describe_columns, describe_episodes, find_problems, write_contact_sheet
         from alewm.data.store import EpisodeStore
-        from alewm.data.verify import verify_columns, verify_frames
 
         print(describe_columns(self.path), flush=True)
         with EpisodeStore.open(self.path) as store:

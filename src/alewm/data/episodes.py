@@ -1,208 +1,152 @@
-"""One episode on its way into a file: checked, its frames compressed, and as one self-describing run of bytes."""
+"""Where the episodes of a file begin and end, from whichever index columns it has; and one episode in memory."""
 
-import json
-import zlib
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import accumulate, pairwise
-from typing import Any
+import base64
+import io
+from collections.abc import Mapping
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
 
 import numpy as np
+from PIL import Image
 
 from alewm.data import schema
-from alewm.data.checks import row_without_action
-from alewm.data.codec import Compression
-from alewm.errors import InputError
+from alewm.data.checks import fault
+from alewm.errors import unknown_name
 
-ColumnLayout = tuple[str, tuple[int, ...]]
-"""What must be equal in all episodes of a file: a column's dtype and the shape of one row."""
+_REMEDY = "Collect or convert the file again."
 
 
 @dataclass(frozen=True)
-class EncodedFrames:
-    """A column of images, one compressed stream per row that was drawn."""
+class EpisodeIndex:
+    """First row and number of rows of every episode."""
 
-    shape: tuple[int, ...]
-    """(Y, X, 3) of one frame."""
+    offsets: np.ndarray
+    """int64 [E]."""
 
-    data: bytes | memoryview
-    """The streams, one after the other."""
+    lengths: np.ndarray
+    """int64 [E]."""
 
-    sizes: np.ndarray
-    """Bytes of each stream, int64 [rows]; 0 where a row was not drawn."""
-
-    checksums: np.ndarray
-    """CRC-32 of each stream, uint32 [rows]; 0 where a row was not drawn."""
+    starts_at_one: bool
+    """Whether the file lacks reset frames: its `step_idx` counts from 1, and its last actions are not actions."""
 
     @property
-    def num_drawn(self) -> int:
-        """Rows that have a frame."""
-        return int(np.count_nonzero(self.sizes))
-
-    def streams(self) -> Iterator[memoryview]:
-        """Each stream, in place."""
-        return _cut(self.data, self.sizes)
+    def last_rows(self) -> np.ndarray:
+        """The last row of every episode."""
+        last: np.ndarray = self.offsets + self.lengths - 1
+        return last
 
 
-def _cut(data: bytes | memoryview, sizes: np.ndarray) -> Iterator[memoryview]:
-    view = memoryview(data)
-    return (view[start:end] for start, end in pairwise(accumulate(sizes.tolist(), initial=0)))
+def build_index(path: Path, columns: Mapping[str, np.ndarray], num_rows: int) -> EpisodeIndex:
+    """The index that `columns` (those of `schema.INDEX_COLUMNS` that the file has) agree on."""
+    for name, column in columns.items():
+        if column.ndim != 1 or column.dtype.kind not in "iu" or len(column) == 0:
+            found = f"found {column.dtype} {list(column.shape)}."
+            each = "episode" if name in (schema.LENGTH, schema.OFFSET) else "row"
+            raise fault(path, name, None, f"one integer per {each} was expected, {found}", _REMEDY)
+    episode_name = next((name for name in schema.EPISODE_SYNONYMS if name in columns), None)
+    if schema.LENGTH in columns:
+        lengths = _lengths(path, columns[schema.LENGTH], num_rows)
+    elif episode_name is not None:
+        lengths = _run_lengths(path, episode_name, columns[episode_name])
+    else:
+        wanted = f"{schema.LENGTH} (rows per episode) or {' / '.join(schema.EPISODE_SYNONYMS)} (episode of each row)"
+        raise fault(path, schema.LENGTH, None, f"missing; {wanted} is needed to tell episodes apart.", _REMEDY)
+    offsets = np.concatenate([[0], np.cumsum(lengths)[:-1]]).astype(np.int64)
+    if schema.OFFSET in columns:
+        _check_equal(path, schema.OFFSET, columns[schema.OFFSET], offsets)
+    if episode_name is not None and schema.LENGTH in columns:
+        runs = np.repeat(columns[episode_name][offsets], lengths)
+        _check_equal(path, episode_name, columns[episode_name], runs)
+    steps = np.arange(num_rows) - np.repeat(offsets, lengths)
+    starts_at_one = False
+    if schema.STEP in columns:
+        starts_at_one = bool(columns[schema.STEP][0] == 1)
+        _check_equal(path, schema.STEP, columns[schema.STEP], steps + starts_at_one)
+    return EpisodeIndex(offsets, lengths, starts_at_one)
 
 
-@dataclass(frozen=True)
-class EncodedEpisode:
-    """An episode as it is stored: frame columns compressed, the others as arrays."""
+def _lengths(path: Path, column: np.ndarray, num_rows: int) -> np.ndarray:
+    lengths = column.astype(np.int64)
+    if (lengths < 1).any():
+        row = int((lengths < 1).argmax())
+        raise fault(path, schema.LENGTH, row, f"an episode of {lengths[row]} rows.", _REMEDY)
+    ends = np.cumsum(lengths)
+    if ends[-1] != num_rows:
+        row = min(int(np.searchsorted(ends, num_rows, side="right")), len(ends) - 1)
+        problem = f"the episodes add up to {ends[-1]} rows, but {schema.PIXELS!r} has {num_rows}."
+        raise fault(path, schema.LENGTH, row, problem, _REMEDY)
+    return lengths
 
+
+def _run_lengths(path: Path, name: str, episodes: np.ndarray) -> np.ndarray:
+    starts = np.flatnonzero(np.concatenate([[True], episodes[1:] != episodes[:-1]]))
+    _, first_seen = np.unique(episodes[starts], return_index=True)
+    if len(first_seen) != len(starts):
+        row = int(starts[np.setdiff1d(np.arange(len(starts)), first_seen)[0]])
+        raise fault(path, name, row, f"episode {episodes[row]} continues after another one began.", _REMEDY)
+    return np.diff(np.append(starts, len(episodes))).astype(np.int64)
+
+
+def _check_equal(path: Path, name: str, found: np.ndarray, expected: np.ndarray) -> None:
+    if found.shape != expected.shape:
+        problem = f"{expected.shape[0]} entries were expected, found shape {list(found.shape)}."
+        raise fault(path, name, None, problem, _REMEDY)
+    wrong = found != expected
+    if wrong.any():
+        row = int(wrong.argmax())
+        raise fault(path, name, row, f"{expected[row]} was expected, found {found[row]}.", _REMEDY)
+
+
+FILM_HEIGHT = 160
+"""About how many pixels high a notebook shows frames."""
+FRAME_MILLISECONDS = 80
+
+
+@dataclass(frozen=True, repr=False)
+class Episode:
+    """One recorded episode: `store[0].pixels`, `store[0].action`, `store[0]["state"]`."""
+
+    number: int
+    """Its place in the file."""
     columns: dict[str, np.ndarray]
-    frames: dict[str, EncodedFrames]
+    """All recorded columns by name; the frames are those that were drawn."""
+    draw_every: int = 1
+    """Steps between two frames."""
 
     @property
-    def num_rows(self) -> int:
-        """Rows of the episode."""
-        return len(self.columns[schema.ACTION])
+    def pixels(self) -> np.ndarray:
+        """Frames, uint8 [frames, Y, X, 3]."""
+        return self.columns[schema.PIXELS]
 
     @property
-    def num_frames(self) -> int:
-        """Rows that were drawn."""
-        return self.frames[schema.PIXELS].num_drawn
+    def action(self) -> np.ndarray:
+        """Actions, float32 [steps, action]; the last may be NaN, since nothing follows it."""
+        return self.columns[schema.ACTION]
 
-    def layout(self) -> dict[str, ColumnLayout]:
-        """dtype and row shape of every column."""
-        columns = {name: (values.dtype.str, values.shape[1:]) for name, values in self.columns.items()}
-        return columns | {name: ("|u1", frames.shape) for name, frames in self.frames.items()}
+    def __getitem__(self, name: str) -> np.ndarray:
+        """The column called `name`."""
+        if name not in self.columns:
+            raise unknown_name("column of the episode", name, self.columns)
+        return self.columns[name]
 
+    def __len__(self) -> int:
+        return len(self.action)
 
-def encode_episode(
-    episode: Mapping[str, np.ndarray],
-    compression: Compression = Compression(),  # noqa: B008 (frozen)
-    draw_every: int = 1,
-) -> EncodedEpisode:
-    """`episode` checked and with its frames compressed; index columns are dropped, the writer makes them.
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{name} {list(values.shape)}" for name, values in self.columns.items())
+        return f"Episode({self.number}, {len(self)} steps: {shown})"
 
-    Its frames are those of every `draw_every`-th row, the first row's before all.
-    """
-    columns: dict[str, np.ndarray] = {}
-    frames: dict[str, EncodedFrames] = {}
-    for given_name, given in episode.items():
-        name, values = schema.sanitised(given_name), np.asarray(given)
-        if schema.is_derived(name, episode):
-            continue
-        if name in ("", "."):
-            raise InputError(f"A column of the episode is named {given_name!r}, which no file can hold; rename it.")
-        if name in columns or name in frames:
-            raise InputError(f"Two columns of the episode would both be stored as {name!r}; rename one of them.")
-        if schema.holds_frames(values.dtype, values.shape):
-            data, sizes = compression.compress_frames(values)
-            checksums = _crc32_of(_cut(data, sizes), len(sizes))
-            frames[name] = EncodedFrames(values.shape[1:], data, sizes, checksums)
-        else:
-            columns[name] = np.ascontiguousarray(values)
-    _check(columns, frames, draw_every)
-    drawn = np.arange(len(columns[schema.ACTION])) % draw_every == 0
-    return EncodedEpisode(columns, {name: _at_rows(drawn, images) for name, images in frames.items()})
+    def _repr_html_(self) -> str:
+        """The frames as a film, which is what a notebook shows."""
+        film = base64.b64encode(_gif(self.pixels)).decode()
+        return f'<img src="data:image/gif;base64,{film}" alt="frames"><p><code>{escape(repr(self))}</code></p>'
 
 
-def _at_rows(drawn: np.ndarray, frames: EncodedFrames) -> EncodedFrames:
-    """`frames` as the rows that are `drawn`, among rows that are not."""
-    sizes, checksums = np.zeros(len(drawn), frames.sizes.dtype), np.zeros(len(drawn), frames.checksums.dtype)
-    sizes[drawn], checksums[drawn] = frames.sizes, frames.checksums
-    return replace(frames, sizes=sizes, checksums=checksums)
-
-
-def _check(columns: Mapping[str, np.ndarray], frames: Mapping[str, EncodedFrames], draw_every: int) -> None:
-    if schema.PIXELS not in frames:
-        raise InputError(
-            f"An episode needs a column {schema.PIXELS!r} of uint8 frames [rows, Y, X, 3]; it has "
-            f"{_described(columns, frames)}."
-        )
-    action = columns.get(schema.ACTION)
-    if action is None or action.ndim != 2 or not np.issubdtype(action.dtype, np.floating):
-        raise InputError(
-            f"An episode needs a column {schema.ACTION!r} of floats [rows, A]; it has {_described(columns, frames)}."
-        )
-    num_rows = len(action)
-    if num_rows == 0:
-        raise InputError("An episode needs at least one row; this one is empty.")
-    for name, values in columns.items():
-        if values.dtype.kind not in "biuf":
-            raise InputError(f"Column {name!r} holds {values.dtype}; only numbers and booleans can be stored.")
-        if values.ndim == 0 or len(values) != num_rows:
-            raise InputError(
-                f"Column {name!r} has shape {values.shape}; {num_rows} rows were expected, as in 'action'."
-            )
-        _check_holds_something(name, values.shape[1:])
-    _check_actions(action)
-    num_drawn = len(range(0, num_rows, draw_every))
-    expected = f"{num_drawn} were expected, as in 'action'."
-    if draw_every > 1:
-        expected = f"{num_drawn} were expected, one for every {draw_every} of the {num_rows} rows."
-    for name, images in frames.items():
-        if len(images.sizes) != num_drawn:
-            raise InputError(f"Column {name!r} has {len(images.sizes)} rows; {expected}")
-        _check_holds_something(name, images.shape)
-
-
-def _check_holds_something(name: str, row_shape: tuple[int, ...]) -> None:
-    if 0 in row_shape:
-        raise InputError(f"Column {name!r} has rows of shape {row_shape}, which hold nothing; leave it out or fill it.")
-
-
-def _check_actions(action: np.ndarray) -> None:
-    """Refuse here what a reader would refuse once the whole file is written."""
-    row = row_without_action(action)
-    if row is not None:
-        raise InputError(
-            f"Column {schema.ACTION!r}, row {row} of {len(action)}: the action is {action[row].tolist()}; finite "
-            f"numbers were expected, and NaN in the last row only. Repair the episode or leave it out."
-        )
-
-
-def _described(columns: Mapping[str, np.ndarray], frames: Mapping[str, EncodedFrames]) -> str:
-    parts = [f"{name} {values.dtype}{list(values.shape)}" for name, values in columns.items()]
-    parts += [f"{name} uint8{[len(images.sizes), *images.shape]}" for name, images in frames.items()]
-    return ", ".join(parts) or "no column"
-
-
-def _crc32_of(streams: Iterator[memoryview], count: int) -> np.ndarray:
-    return np.fromiter((zlib.crc32(stream) for stream in streams), dtype=np.uint32, count=count)
-
-
-RECORD_VERSION = 2
-"""Raised whenever `to_bytes` writes what an older `from_bytes` misreads."""
-
-
-def to_bytes(episode: EncodedEpisode) -> bytes:
-    """`episode` as one record: the length of a JSON header, the header, then the data it describes."""
-    header: dict[str, Any] = {
-        "columns": [[name, values.dtype.str, list(values.shape)] for name, values in episode.columns.items()],
-        "frames": [[name, list(f.shape), len(f.sizes)] for name, f in episode.frames.items()],
-    }
-    text = json.dumps(header, separators=(",", ":")).encode()
-    parts: list[bytes | memoryview] = [len(text).to_bytes(4, "little"), text]
-    parts += [values.tobytes() for values in episode.columns.values()]
-    for frames in episode.frames.values():
-        parts += [frames.sizes.astype("<i8").tobytes(), frames.checksums.astype("<u4").tobytes(), frames.data]
-    return b"".join(parts)
-
-
-def from_bytes(record: bytes | memoryview) -> EncodedEpisode:
-    """The episode that `to_bytes` wrote; its frames stay in `record`."""
-    view = memoryview(record)
-    position = 4 + int.from_bytes(view[:4], "little")
-    header = json.loads(bytes(view[4:position]))
-
-    def take(dtype: str, shape: Sequence[int]) -> np.ndarray:
-        nonlocal position
-        # A copy, because a view would keep the whole record, frames included, alive.
-        values = np.frombuffer(view, dtype, int(np.prod(shape)), position).reshape(shape).copy()
-        position += values.nbytes
-        return values
-
-    columns = {name: take(dtype, shape) for name, dtype, shape in header["columns"]}
-    frames = {}
-    for name, shape, count in header["frames"]:
-        sizes, checksums = take("<i8", [count]), take("<u4", [count])
-        end = position + int(sizes.sum())
-        frames[name] = EncodedFrames(tuple(shape), view[position:end], sizes, checksums)
-        position = end
-    return EncodedEpisode(columns, frames)
+def _gif(frames: np.ndarray) -> bytes:
+    scale = max(1, round(FILM_HEIGHT / frames.shape[1]))
+    size = frames.shape[2] * scale, frames.shape[1] * scale
+    pictures = [Image.fromarray(frame).resize(size, Image.Resampling.NEAREST) for frame in frames]
+    buffer = io.BytesIO()
+    pictures[0].save(buffer, "GIF", save_all=True, append_images=pictures[1:], duration=FRAME_MILLISECONDS, loop=0)
+    return buffer.getvalue()

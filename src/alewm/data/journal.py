@@ -1,7 +1,9 @@
-"""An append-only file of records that survives a kill at any moment, and a power cut but for the last seconds.
+"""Finished episodes of an unfinished file: one record each, in a file that survives a kill and a power cut.
 
-A record is its length, its CRC-32 and its bytes. Reading stops at the first record that is incomplete, and the next
-append overwrites it. HDF5 offers no such promise, so episodes are written here first; see `StoreWriter`.
+An episode is checked, its frames are compressed, and it becomes one record that describes itself. The journal is a file
+of such records that is only appended to: each has its length, its CRC-32 and its bytes. Reading stops at the first
+record that is incomplete, and the next append overwrites it. HDF5 makes no such promise, so episodes are written here
+first; see `StoreWriter`.
 
 A killed process loses no record: the operating system has them. A power cut takes what the system had not put onto the
 disk yet. It is told to every `FLUSH_SECONDS`, and what it had not finished is often found as zeros.
@@ -11,13 +13,210 @@ import json
 import os
 import time
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any, BinaryIO
 
+import numpy as np
+
 from alewm.config import differences
+from alewm.data import schema
+from alewm.data.checks import row_without_action
+from alewm.data.codec import Compression
 from alewm.errors import InputError
 from alewm.files import flush_folder, try_lock
+
+ColumnLayout = tuple[str, tuple[int, ...]]
+"""What must be equal in all episodes of a file: a column's dtype and the shape of one row."""
+
+
+@dataclass(frozen=True)
+class EncodedFrames:
+    """A column of images, one compressed stream per row that was drawn."""
+
+    shape: tuple[int, ...]
+    """(Y, X, 3) of one frame."""
+
+    data: bytes | memoryview
+    """The streams, one after the other."""
+
+    sizes: np.ndarray
+    """Bytes of each stream, int64 [rows]; 0 where a row was not drawn."""
+
+    checksums: np.ndarray
+    """CRC-32 of each stream, uint32 [rows]; 0 where a row was not drawn."""
+
+    @property
+    def num_drawn(self) -> int:
+        """Rows that have a frame."""
+        return int(np.count_nonzero(self.sizes))
+
+    def streams(self) -> Iterator[memoryview]:
+        """Each stream, in place."""
+        return _cut(self.data, self.sizes)
+
+
+def _cut(data: bytes | memoryview, sizes: np.ndarray) -> Iterator[memoryview]:
+    view = memoryview(data)
+    return (view[start:end] for start, end in pairwise(accumulate(sizes.tolist(), initial=0)))
+
+
+@dataclass(frozen=True)
+class EncodedEpisode:
+    """An episode as it is stored: frame columns compressed, the others as arrays."""
+
+    columns: dict[str, np.ndarray]
+    frames: dict[str, EncodedFrames]
+
+    @property
+    def num_rows(self) -> int:
+        """Rows of the episode."""
+        return len(self.columns[schema.ACTION])
+
+    @property
+    def num_frames(self) -> int:
+        """Rows that were drawn."""
+        return self.frames[schema.PIXELS].num_drawn
+
+    def layout(self) -> dict[str, ColumnLayout]:
+        """dtype and row shape of every column."""
+        columns = {name: (values.dtype.str, values.shape[1:]) for name, values in self.columns.items()}
+        return columns | {name: ("|u1", frames.shape) for name, frames in self.frames.items()}
+
+
+def encode_episode(
+    episode: Mapping[str, np.ndarray],
+    compression: Compression = Compression(),  # noqa: B008 (frozen)
+    draw_every: int = 1,
+) -> EncodedEpisode:
+    """`episode` checked and with its frames compressed; index columns are dropped, the writer makes them.
+
+    Its frames are those of every `draw_every`-th row, the first row's before all.
+    """
+    columns: dict[str, np.ndarray] = {}
+    frames: dict[str, EncodedFrames] = {}
+    for given_name, given in episode.items():
+        name, values = schema.sanitised(given_name), np.asarray(given)
+        if schema.is_derived(name, episode):
+            continue
+        if name in ("", "."):
+            raise InputError(f"A column of the episode is named {given_name!r}, which no file can hold; rename it.")
+        if name in columns or name in frames:
+            raise InputError(f"Two columns of the episode would both be stored as {name!r}; rename one of them.")
+        if schema.holds_frames(values.dtype, values.shape):
+            data, sizes = compression.compress_frames(values)
+            checksums = np.array([zlib.crc32(stream) for stream in _cut(data, sizes)], dtype=np.uint32)
+            frames[name] = EncodedFrames(values.shape[1:], data, sizes, checksums)
+        else:
+            columns[name] = np.ascontiguousarray(values)
+    _check(columns, frames, draw_every)
+    drawn = np.arange(len(columns[schema.ACTION])) % draw_every == 0
+    return EncodedEpisode(columns, {name: _at_rows(drawn, images) for name, images in frames.items()})
+
+
+def _at_rows(drawn: np.ndarray, frames: EncodedFrames) -> EncodedFrames:
+    """`frames` as the rows that are `drawn`, among rows that are not."""
+    sizes, checksums = np.zeros(len(drawn), frames.sizes.dtype), np.zeros(len(drawn), frames.checksums.dtype)
+    sizes[drawn], checksums[drawn] = frames.sizes, frames.checksums
+    return replace(frames, sizes=sizes, checksums=checksums)
+
+
+def _check(columns: Mapping[str, np.ndarray], frames: Mapping[str, EncodedFrames], draw_every: int) -> None:
+    if schema.PIXELS not in frames:
+        raise InputError(
+            f"An episode needs a column {schema.PIXELS!r} of uint8 frames [rows, Y, X, 3]; it has "
+            f"{_described(columns, frames)}."
+        )
+    action = columns.get(schema.ACTION)
+    if action is None or action.ndim != 2 or not np.issubdtype(action.dtype, np.floating):
+        raise InputError(
+            f"An episode needs a column {schema.ACTION!r} of floats [rows, A]; it has {_described(columns, frames)}."
+        )
+    num_rows = len(action)
+    if num_rows == 0:
+        raise InputError("An episode needs at least one row; this one is empty.")
+    for name, values in columns.items():
+        if values.dtype.kind not in "biuf":
+            raise InputError(f"Column {name!r} holds {values.dtype}; only numbers and booleans can be stored.")
+        if values.ndim == 0 or len(values) != num_rows:
+            raise InputError(
+                f"Column {name!r} has shape {values.shape}; {num_rows} rows were expected, as in 'action'."
+            )
+        _check_holds_something(name, values.shape[1:])
+    _check_actions(action)
+    num_drawn = len(range(0, num_rows, draw_every))
+    expected = f"{num_drawn} were expected, as in 'action'."
+    if draw_every > 1:
+        expected = f"{num_drawn} were expected, one for every {draw_every} of the {num_rows} rows."
+    for name, images in frames.items():
+        if len(images.sizes) != num_drawn:
+            raise InputError(f"Column {name!r} has {len(images.sizes)} rows; {expected}")
+        _check_holds_something(name, images.shape)
+
+
+def _check_holds_something(name: str, row_shape: tuple[int, ...]) -> None:
+    if 0 in row_shape:
+        raise InputError(f"Column {name!r} has rows of shape {row_shape}, which hold nothing; leave it out or fill it.")
+
+
+def _check_actions(action: np.ndarray) -> None:
+    """Refuse here what a reader would refuse once the whole file is written."""
+    row = row_without_action(action)
+    if row is not None:
+        raise InputError(
+            f"Column {schema.ACTION!r}, row {row} of {len(action)}: the action is {action[row].tolist()}; finite "
+            f"numbers were expected, and NaN in the last row only. Repair the episode or leave it out."
+        )
+
+
+def _described(columns: Mapping[str, np.ndarray], frames: Mapping[str, EncodedFrames]) -> str:
+    parts = [f"{name} {values.dtype}{list(values.shape)}" for name, values in columns.items()]
+    parts += [f"{name} uint8{[len(images.sizes), *images.shape]}" for name, images in frames.items()]
+    return ", ".join(parts) or "no column"
+
+
+RECORD_VERSION = 2
+"""Raised whenever `to_bytes` writes what an older `from_bytes` misreads."""
+
+
+def to_bytes(episode: EncodedEpisode) -> bytes:
+    """`episode` as one record: the length of a JSON header, the header, then the data it describes."""
+    header: dict[str, Any] = {
+        "columns": [[name, values.dtype.str, list(values.shape)] for name, values in episode.columns.items()],
+        "frames": [[name, list(f.shape), len(f.sizes)] for name, f in episode.frames.items()],
+    }
+    text = json.dumps(header, separators=(",", ":")).encode()
+    parts: list[bytes | memoryview] = [len(text).to_bytes(4, "little"), text]
+    parts += [values.tobytes() for values in episode.columns.values()]
+    for frames in episode.frames.values():
+        parts += [frames.sizes.astype("<i8").tobytes(), frames.checksums.astype("<u4").tobytes(), frames.data]
+    return b"".join(parts)
+
+
+def from_bytes(record: bytes | memoryview) -> EncodedEpisode:
+    """The episode that `to_bytes` wrote; its frames stay in `record`."""
+    view = memoryview(record)
+    position = 4 + int.from_bytes(view[:4], "little")
+    header = json.loads(bytes(view[4:position]))
+
+    def take(dtype: str, shape: Sequence[int]) -> np.ndarray:
+        nonlocal position
+        # A copy, because a view would keep the whole record, frames included, alive.
+        values = np.frombuffer(view, dtype, int(np.prod(shape)), position).reshape(shape).copy()
+        position += values.nbytes
+        return values
+
+    columns = {name: take(dtype, shape) for name, dtype, shape in header["columns"]}
+    frames = {}
+    for name, shape, count in header["frames"]:
+        sizes, checksums = take("<i8", [count]), take("<u4", [count])
+        end = position + int(sizes.sum())
+        frames[name] = EncodedFrames(tuple(shape), view[position:end], sizes, checksums)
+        position = end
+    return EncodedEpisode(columns, frames)
+
 
 FLUSH_SECONDS = 5.0
 """The longest that records wait to be put onto the disk while more are appended."""

@@ -17,7 +17,7 @@ steps has n + 1 rows, row 0 being the reset, and its last row has no action (NaN
 
 Only `pixels`, `action` and a way to tell episodes apart are required of files from elsewhere.
 
-Every column has checksums (`alewm.data.checksums`). Files of versions 1 and 2 had them for frames only, in a column
+Every column has checksums (`alewm.data.checks`). Files of versions 1 and 2 had them for frames only, in a column
 `pixels_crc32`, which other tools took for images.
 
 Where drawing is what takes time, a collector may draw the reset and every n-th step after it only (the attribute
@@ -45,6 +45,9 @@ DRAW_EVERY = "draw_every"
 
 ENCODER_ATTRIBUTE = "alewm_encoder"
 """Text in the file's root attributes: what made the compressed streams. It changes no frame and no fingerprint."""
+
+COLUMN_CHECKSUMS = "alewm_crc32"
+"""Attribute of a column: the checksums of its values (`alewm.data.checks`)."""
 
 TEXTS_CHECKSUM = "alewm_texts_crc32"
 """Number in the file's root attributes: CRC-32 of the two texts above."""

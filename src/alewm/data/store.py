@@ -14,6 +14,7 @@ import numpy as np
 from alewm.data import schema
 from alewm.data.checks import (
     RESTORE,
+    CheckedColumn,
     check_actions,
     check_codec,
     check_row_counts,
@@ -24,9 +25,7 @@ from alewm.data.checks import (
     read_texts,
     read_version,
 )
-from alewm.data.checksums import CheckedColumn
-from alewm.data.episode import Episode
-from alewm.data.index import EpisodeIndex, build_index
+from alewm.data.episodes import Episode, EpisodeIndex, build_index
 from alewm.data.windows import WindowIndex, WindowShape
 from alewm.errors import InputError, unknown_name
 

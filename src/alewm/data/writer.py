@@ -12,17 +12,24 @@ from typing import Any
 import h5py
 import numpy as np
 
-from alewm.data import checksums, schema
-from alewm.data.checks import texts_checksum
+from alewm.data import schema
+from alewm.data.checks import ROWS_PER_CHECKSUM, checksums_of, texts_checksum
 from alewm.data.codec import Compression
-from alewm.data.episodes import RECORD_VERSION, EncodedEpisode, encode_episode, from_bytes, to_bytes
-from alewm.data.journal import Journal, sealed, unsealed
+from alewm.data.journal import (
+    RECORD_VERSION,
+    EncodedEpisode,
+    Journal,
+    encode_episode,
+    from_bytes,
+    sealed,
+    to_bytes,
+    unsealed,
+)
 from alewm.errors import InputError
 from alewm.files import flush_folder, naming
 
 # Version 1.10 of the format has a compact chunk index (25 bytes per frame instead of 60) and opens everywhere today.
 _FORMAT = ("v110", "v110")
-_ROWS_PER_CHUNK = checksums.ROWS_PER_CHECKSUM
 
 
 def journal_path(path: Path) -> Path:
@@ -135,7 +142,7 @@ class StoreWriter:
         self._write_column(schema.LENGTH, lengths.astype(np.int32))
         self._write_column(schema.OFFSET, offsets.astype(np.int64))
         for name, parts in self._frame_checksums.items():
-            self._file[name].attrs[checksums.ATTRIBUTE] = np.concatenate(parts)
+            self._file[name].attrs[schema.COLUMN_CHECKSUMS] = np.concatenate(parts)
         encoder, attributes = self.compression.encoder_in_words, json.dumps(self.attributes, sort_keys=True)
         self._file.attrs[schema.VERSION_ATTRIBUTE] = schema.FILE_VERSION
         # Of fixed length, so that HDF5 keeps them where it has checksums; its other place for texts, when damaged, can
@@ -212,10 +219,10 @@ class StoreWriter:
             name,
             data=values,
             maxshape=(None, *values.shape[1:]),
-            chunks=(_ROWS_PER_CHUNK, *values.shape[1:]),
+            chunks=(ROWS_PER_CHECKSUM, *values.shape[1:]),
             track_times=False,
         )
-        dataset.attrs[checksums.ATTRIBUTE] = checksums.of_values(values)
+        dataset.attrs[schema.COLUMN_CHECKSUMS] = checksums_of(values)
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from alewm.resize import checked_image_size
 from alewm.shapes import Float
 
 GOAL_OFFSET = 25
-"""Environment steps from a start to its goal, as evaluation pairs have them (`alewm.data.pairs`)."""
+"""Environment steps from a start to its goal, as evaluation pairs have them (`alewm.data.splits`)."""
 
 Figure = int | float | str | Sequence[float]
 """One statistic: a number, one per dimension, or words where a published source has no number."""

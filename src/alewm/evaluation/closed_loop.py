@@ -54,7 +54,7 @@ class BatchPolicy(Protocol):
 
 @runtime_checkable
 class StoredPair(Protocol):
-    """A start and a goal in a data file (`alewm.data.pairs.EvaluationPair` is one)."""
+    """A start and a goal in a data file (`alewm.data.splits.EvaluationPair` is one)."""
 
     @property
     def episode(self) -> int:

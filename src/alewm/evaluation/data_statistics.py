@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 
 from alewm.data.inspection import FileStatistics
-from alewm.data.pairs import GOAL_OFFSET, PAIR_SEED
 from alewm.data.sidecar import beside, read_sidecar, write_sidecar
+from alewm.data.splits import GOAL_OFFSET, PAIR_SEED
 from alewm.data.store import EpisodeStore
 from alewm.envs.simulated import SimulatedVectorEnv
 from alewm.envs.task import Figure, Task, TaskStatistics

@@ -14,8 +14,17 @@ from typing import Any
 
 import torch
 
-from alewm.data.pairs import EvaluationPair, draw_pairs, draw_several_pairs, load_or_draw_pairs
-from alewm.data.splits import MIN_HELD_OUT_LENGTH, NUM_TEST, Splits, find_families, load_or_make_splits
+from alewm.data.splits import (
+    MIN_HELD_OUT_LENGTH,
+    NUM_TEST,
+    EvaluationPair,
+    Splits,
+    draw_pairs,
+    draw_several_pairs,
+    find_families,
+    load_or_draw_pairs,
+    load_or_make_splits,
+)
 from alewm.data.store import EpisodeStore
 from alewm.envs.registry import get_task, task_names
 from alewm.envs.task import Task

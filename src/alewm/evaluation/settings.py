@@ -39,7 +39,7 @@ class EvaluationSettings:
     dynamics: str = OWN_DYNAMICS
     """What imagines the future: `own` (the model's predictor), `distilled` (those beside the run), or their folder."""
     pairs_per_episode: int = field(default=1, metadata=ADDED_LATER)
-    """Pairs of each episode; above one they are others than the single ones (`data.pairs`)."""
+    """Pairs of each episode; above one they are others than the single ones (`data.splits`)."""
 
     def __post_init__(self) -> None:
         if self.pairs_per_episode < 1:

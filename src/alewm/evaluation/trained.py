@@ -10,8 +10,7 @@ import numpy as np
 import torch
 
 from alewm.data.normalize import ActionStatistics
-from alewm.data.pairs import load_or_draw_pairs
-from alewm.data.splits import Splits
+from alewm.data.splits import Splits, load_or_draw_pairs
 from alewm.data.store import EpisodeStore
 from alewm.data.windows import WindowShape
 from alewm.envs.task import Task

@@ -9,11 +9,11 @@ import torch
 
 from alewm.config import to_dict
 from alewm.data.collect import collect_command
+from alewm.data.frames import verify_frames
 from alewm.data.loader import LoaderConfig, WindowLoader
 from alewm.data.normalize import ActionStatistics
 from alewm.data.splits import SplitBy, Splits, load_or_make_splits
 from alewm.data.store import EpisodeStore
-from alewm.data.verify import verify_frames
 from alewm.data.windows import FRAME_SKIP
 from alewm.distributed import num_ranks, this_rank
 from alewm.errors import InputError

@@ -19,7 +19,7 @@ from alewm.capacity.prefix import modal_index
 from alewm.config import Count, CountOrZero, NotNegative, Positive, check_ranges
 from alewm.data.frames import open_frames
 from alewm.data.normalize import ActionStatistics
-from alewm.data.pairs import GOAL_OFFSET, draw_pairs
+from alewm.data.splits import GOAL_OFFSET, draw_pairs
 from alewm.data.store import EpisodeStore
 from alewm.data.windows import FRAME_SKIP
 from alewm.errors import InputError

@@ -7,8 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from alewm.data.codec import Compression
-from alewm.data.decoders import all_inflaters, fastest_inflater
+from alewm.data.codec import Compression, all_inflaters, fastest_inflater
 from alewm.data.frames import MappedFrames, chunk_table
 from alewm.data.loader import LoaderConfig, WindowLoader
 from alewm.data.normalize import ActionStatistics

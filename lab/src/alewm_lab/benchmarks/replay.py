@@ -15,9 +15,15 @@ import numpy as np
 import torch
 
 from alewm.data.normalize import ActionStatistics
-from alewm.data.pairs import GOAL_OFFSET, load_or_draw_pairs, start_of_pair
 from alewm.data.schema import FAMILY
-from alewm.data.splits import SplitBy, find_families, load_or_make_splits
+from alewm.data.splits import (
+    GOAL_OFFSET,
+    SplitBy,
+    find_families,
+    load_or_draw_pairs,
+    load_or_make_splits,
+    start_of_pair,
+)
 from alewm.data.store import EpisodeStore
 from alewm.envs.registry import get_task
 from alewm.envs.task import Task

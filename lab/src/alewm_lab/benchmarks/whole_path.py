@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from alewm.config import check_seeds
-from alewm.data.pairs import GOAL_OFFSET
+from alewm.data.splits import GOAL_OFFSET
 from alewm.devices import find_device, simulation_device
 from alewm.envs.registry import get_task
 from alewm.envs.two_room.behaviour import simulate_episodes
