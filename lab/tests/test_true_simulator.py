@@ -87,7 +87,7 @@ def test_the_arm_of_cube_counts_a_share_of_what_the_cube_does():
     torch.testing.assert_close(state_cost("cube")(envs), EFFECTOR_SHARE * apart)
 
 
-def test_processes_change_nothing_and_missed_pairs_are_named(alewm_bench):
+def test_processes_change_nothing_missed_pairs_are_named_and_planned_ones_are_kept(alewm_bench, capsys):
     arguments = ("--task", "two-room", "--episodes", 3, "--candidates", 4, "--iterations", 1)
     alone = alewm_bench(*arguments, "--jobs", 1, "--out", "records/alone.jsonl")
     together = alewm_bench(*arguments, "--jobs", 2, "--out", "records/together.jsonl")
@@ -100,6 +100,12 @@ def test_processes_change_nothing_and_missed_pairs_are_named(alewm_bench):
     assert together["processes"] == 2
     again = alewm_bench(*arguments, "--jobs", 1, "--only", 2, "--out", "records/again.jsonl")
     assert (again["pairs"], json.loads(Path("records/again.jsonl").read_text())) == (1, records[2])
+    continued = alewm_bench(*arguments, "--jobs", 1, "--out", "records/again.jsonl")
+    assert (continued["pairs"], continued["planned_before"]) == (3, 1)
+    assert continued["missed"] == alone["missed"]
+    with pytest.raises(SystemExit):
+        alewm_bench(*arguments[:-1], 2, "--jobs", 1, "--out", "records/again.jsonl")
+    assert "planning.cem.num_iterations" in capsys.readouterr().err
     with pytest.raises(InputError, match="Unknown episode with a pair '3'"):
         simulated_pairs("two-room", None, 3, 0).only([3])
 

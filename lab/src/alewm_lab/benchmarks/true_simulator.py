@@ -16,20 +16,23 @@ Success of the planner in the true simulator: what planning with this search, ho
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, partial
 from pathlib import Path
+from typing import Any
 
 import torch
 
-from alewm.config import to_dict
+from alewm.config import differences, from_dict, to_dict
 from alewm.data.normalize import ActionStatistics
 from alewm.envs.contract import VectorGoalEnv
 from alewm.envs.registry import get_task
+from alewm.errors import InputError
 from alewm.evaluation.closed_loop import GoalPairs, run_closed_loop
 from alewm.evaluation.floors import Unseen
 from alewm.evaluation.records import write_records
 from alewm.evaluation.success import BUDGET
+from alewm.files import parse_json
 from alewm.planning.cem import solve
 from alewm.planning.noise import candidate_noise
 from alewm.planning.planner import PlanningConfig
@@ -146,26 +149,40 @@ class SimulatedPlan:
     """Distance to the goal at the start and after each of `steps` steps."""
     demonstration: int | None = None
     """What its episode is a copy of."""
+    settings: dict[str, Any] = field(default_factory=dict)
+    """The task, the search, and the statistics of the actions it searched in."""
+
+    @property
+    def pair(self) -> tuple[int, int]:
+        """What tells it from other pairs of the same data."""
+        return self.episode, self.start_step
 
 
 def bench_true_simulator(standard: StandardPairs, planning: PlanningConfig, *, jobs: int, out: Path | None) -> None:
-    """Prints success of the planner in the simulator beside recorded actions and floors, and which pairs it missed."""
+    """Prints success of the planner in the simulator beside recorded actions and floors, and which pairs it missed.
+
+    Every pair is written to `out` as soon as it is planned. Pairs that `out` holds already are not planned again.
+    """
     processes = min(num_processes(jobs), len(standard.pairs))
+    known = {} if out is None else _read_plans(out, settings_of(standard.task.name, standard.statistics, planning))
+    pairs = list(zip(standard.pairs.episodes, standard.pairs.start_steps, strict=True))
+    missing = standard.pairs.take([index for index, pair in enumerate(pairs) if pair not in known])
     began = time.perf_counter()
-    plans = []
-    with Progress(f"planning in {standard.task.name}", len(standard.pairs), "pairs") as bar:
-        for plan in _all_plans(standard, planning, processes):
-            plans.append(plan)
-            bar.advance(note=f"{sum(each.success for each in plans)} reached")
+    with Progress(f"planning in {standard.task.name}", len(pairs), "pairs") as bar:
+        bar.advance(len(pairs) - len(missing))
+        for plan in _all_plans(standard, planning, missing, processes):
+            known[plan.pair] = plan
+            if out is not None:
+                write_records(out, list(known.values()))
+            bar.advance(note=f"{sum(known[pair].success for pair in pairs if pair in known)} reached")
+    plans = [known[pair] for pair in pairs]
     seconds = time.perf_counter() - began
-    if out is not None:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        write_records(out, plans)
     missed = [plan for plan in plans if not plan.success]
     cem = planning.cem
     print(
         f"{cem.num_candidates} candidates, {cem.num_iterations} iterations, {planning.horizon} blocks, "
-        f"{planning.executed_blocks} of them executed; {seconds:,.0f} s with {processes} processes"
+        f"{planning.executed_blocks} of them executed; {seconds:,.0f} s with {processes} processes for "
+        f"{len(missing)} pairs; the others were planned before"
     )
     for plan in missed[:_MOST_NAMED]:
         print(
@@ -185,6 +202,7 @@ def bench_true_simulator(standard: StandardPairs, planning: PlanningConfig, *, j
         missed=[[plan.episode, plan.start_step] for plan in missed],
         processes=processes,
         seconds=seconds,
+        planned_before=len(pairs) - len(missing),
     )
 
 
@@ -205,13 +223,33 @@ def plan_pair(task_name: str, statistics: ActionStatistics, planning: PlanningCo
         predicted_costs=tuple(policy.predicted_costs),
         distances=tuple(outcome.distances[0, : steps + 1].tolist()),
         demonstration=None if pair.families is None else pair.families[0],
+        settings=settings_of(task_name, statistics, planning),
     )
 
 
-def _all_plans(standard: StandardPairs, planning: PlanningConfig, processes: int) -> Iterator[SimulatedPlan]:
+def settings_of(task_name: str, statistics: ActionStatistics, planning: PlanningConfig) -> dict[str, Any]:
+    """All that decides what becomes of a pair, besides the pair."""
+    return {"task": task_name, "actions": to_dict(statistics), "planning": to_dict(planning)}
+
+
+def _read_plans(out: Path, settings: dict[str, Any]) -> dict[tuple[int, int], SimulatedPlan]:
+    """The plans that `out` holds, by pair; those of another search, task or data are refused."""
+    if not out.is_file():
+        out.parent.mkdir(parents=True, exist_ok=True)
+        return {}
+    plans = [from_dict(SimulatedPlan, parse_json(line)) for line in out.read_text().splitlines()]
+    for plan in plans:
+        if changed := differences(plan.settings, settings):
+            raise InputError("\n  ".join([f"{out} holds pairs that were planned with other settings.", *changed]))
+    return {plan.pair: plan for plan in plans}
+
+
+def _all_plans(
+    standard: StandardPairs, planning: PlanningConfig, pairs: GoalPairs, processes: int
+) -> Iterator[SimulatedPlan]:
     """A plan per pair, in the order of the pairs: a pair's outcome depends on nothing but itself."""
     plan = partial(plan_pair, standard.task.name, standard.statistics, planning)
-    each = [standard.pairs.take([index]) for index in range(len(standard.pairs))]
+    each = [pairs.take([index]) for index in range(len(pairs))]
     if processes == 1:
         yield from map(plan, each)
         return

@@ -174,7 +174,7 @@ class BenchTrueSimulator:
     jobs: int = 0
     """Processes, an episode at a time each; 0 means one per core."""
     out: Maybe[Path] = None
-    """A file for a record of every pair, a line of JSON each."""
+    """A file for a record of every pair, a line of JSON each; pairs that it holds are not planned again."""
 
     def run(self) -> None:
         """Prints the table, the pairs that were missed and the line of JSON."""
