@@ -3,7 +3,7 @@
 import pytest
 
 from alewm.config import changed_fields
-from alewm.sweeps.work import EvaluationWork
+from alewm.sweeps.library import EvaluationWork
 from alewm.training.presets import SEEDS
 from alewm_lab.experiments.ablations import VARIANTS, learns_q, misfit, only_one_reaches
 from alewm_lab.experiments.catalogue import recipe

@@ -22,9 +22,8 @@ from alewm.interop.pretrained import save_pretrained
 from alewm.planning.cem import CEMConfig
 from alewm.planning.planner import PlanningConfig
 from alewm.report.gather import read_runs, with_data_sets
-from alewm.training.checkpoint import read_description
+from alewm.training.checkpoint import data_set_of, data_sets_of, read_description
 from alewm.training.config import RunConfig
-from alewm.training.data_sets import data_set_of, data_sets_of
 from command_line import SEARCH, contents, run_alewm
 
 SETS = ("two-room", "two-room-2")

@@ -11,8 +11,7 @@ import pytest
 from alewm.config import overridden
 from alewm.sweeps import estimate as cost
 from alewm.sweeps.estimate import evaluation_cost, update_cost
-from alewm.sweeps.library import Library
-from alewm.sweeps.work import EvaluationWork
+from alewm.sweeps.library import EvaluationWork, Library
 from alewm.training.presets import SEEDS, preset
 from alewm_lab.experiments.catalogue import RECIPES
 from alewm_lab.experiments.framework import estimated_hours

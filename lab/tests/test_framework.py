@@ -15,9 +15,8 @@ from alewm.demo import SCALES
 from alewm.envs.collection import collect_task
 from alewm.errors import InputError
 from alewm.sweeps.grid import WEIGHT
-from alewm.sweeps.library import Library
+from alewm.sweeps.library import EvaluationWork, Library, NotThereYetError, TrainingWork
 from alewm.sweeps.outcome import select
-from alewm.sweeps.work import EvaluationWork, NotThereYetError, TrainingWork
 from alewm.tables import Table
 from alewm.training.presets import SEEDS, preset
 from alewm.workers import num_available_cores

@@ -9,8 +9,7 @@ import pytest
 
 from alewm.data.splits import load_or_make_splits
 from alewm.data.store import EpisodeStore
-from alewm.sweeps.library import Library
-from alewm.sweeps.work import EvaluationWork, TrainingWork
+from alewm.sweeps.library import EvaluationWork, Library, TrainingWork
 from alewm.training.presets import SEEDS
 from alewm_lab.experiments.catalogue import recipe
 from alewm_lab.experiments.experiment import Results

@@ -7,7 +7,7 @@ import torch
 from alewm.capacity.prefix import prefix_masks
 from alewm.capacity.prior import survival
 from alewm.evaluation.trained import Trained
-from alewm.sweeps.work import TrainingWork
+from alewm.sweeps.library import TrainingWork
 from alewm_lab.experiments import surprise
 from alewm_lab.experiments.request import Request, make_scale
 from alewm_lab.experiments.theory import forced_losses, variance_beside_survival

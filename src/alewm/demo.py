@@ -28,9 +28,9 @@ from alewm.planning.planner import Planner, PlanningConfig
 from alewm.planning.search import choose_search, plan_group
 from alewm.progress import Progress
 from alewm.runs.folder import RunFolder, read_metrics
+from alewm.training.acceleration import rehearse
 from alewm.training.config import RunConfig
 from alewm.training.presets import preset
-from alewm.training.rehearsal import rehearse
 from alewm.training.train_run import train_run
 from alewm.workers import WorkerProcess, num_available_cores
 

@@ -23,13 +23,14 @@ from alewm.model.checkpoint import check_digests
 from alewm.model.world_model import build_world_model
 from alewm.training.checkpoint import (
     Description,
+    describe_checkpoint,
+    describe_run,
     load_checkpoint,
     load_world_model,
     save_checkpoint,
 )
-from alewm.training.inspection import describe_checkpoint, describe_run
 from alewm.training.noise import RandomStreams
-from alewm.training.optim import build_optimizer
+from alewm.training.step import build_optimizer
 from memory_windows import run_config
 from mutations import Subject
 from older_files import as_older_version

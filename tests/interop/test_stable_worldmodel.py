@@ -9,7 +9,7 @@ import torch
 from alewm.errors import InputError
 from alewm.interop.lewm import load_lewm
 from alewm.interop.stable_worldmodel import ForeignWorldModel, PlanningCost
-from alewm.model.pixels import IMAGENET_MEAN, IMAGENET_STD
+from alewm.model.vit import IMAGENET_MEAN, IMAGENET_STD
 from alewm.planning.cem import CEMConfig
 from alewm.planning.distilled import DistilledDynamics, DistilledModel, DynamicsConfig
 from alewm.planning.noise import candidate_noise

@@ -7,9 +7,8 @@ import torch
 
 from alewm.config import from_dict, to_dict
 from alewm.errors import InputError
-from alewm.model.pixels import PixelNormaliser
 from alewm.model.predictor import PredictorConfig
-from alewm.model.vit import ViTConfig
+from alewm.model.vit import PixelNormaliser, ViTConfig
 from alewm.model.world_model import SelectorConfig, WorldModel, WorldModelConfig, build_world_model
 
 VIT_SMALL = ViTConfig(hidden_dim=384, num_heads=6, mlp_dim=1536)

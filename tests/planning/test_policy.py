@@ -15,8 +15,7 @@ from alewm.planning.cem import CEMConfig
 from alewm.planning.planner import Planner, PlanningConfig
 from alewm.planning.policy import Policy, RecedingHorizon
 from alewm.resize import area_downsample
-from alewm.training.checkpoint import latest_checkpoint, load_world_model
-from alewm.training.data_sets import data_set_of
+from alewm.training.checkpoint import data_set_of, latest_checkpoint, load_world_model
 from point_world import ACTION_MEAN, ACTION_STD, KnownWorld, PointEnvs, draw, rows
 
 QUICK = PlanningConfig(cem=CEMConfig(num_candidates=100, num_iterations=10, num_elites=10))

@@ -17,12 +17,11 @@ import alewm
 from alewm.cli.flags import assigned_values
 from alewm.errors import InputError
 from alewm.sweeps.board import Board, BoardRow, RunProgress, make_trials, progress_of
+from alewm.sweeps.executors import LocalProcesses, _dealt
 from alewm.sweeps.grid import DEGREE, GRIDS, MULTIPLIER, SEARCHED, WEIGHT, paper_sweep, preset_sweep
 from alewm.sweeps.jobs import Job, JobResources
-from alewm.sweeps.library import Library, TrainingRun
-from alewm.sweeps.local_processes import LocalProcesses, _dealt
+from alewm.sweeps.library import EvaluationWork, Library, TrainingRun
 from alewm.sweeps.outcome import conclude
-from alewm.sweeps.work import EvaluationWork
 from alewm.training.presets import SEEDS, SELECTED, preset
 from alewm.workers import FOLLOWED, launch_ranks
 from alewm_lab.experiments.request import make_scale

@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 
 from alewm.distributed import share_of_batch, start_ranks, this_rank
-from alewm.training.source import RunWindows
+from alewm.training.data import RunWindows
 from alewm.training.trainer import Trainer, TrainingResult
 from memory_windows import MemoryWindows, Windows, draw_windows, run_config
 

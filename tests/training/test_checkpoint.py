@@ -16,8 +16,7 @@ from alewm.model.world_model import build_world_model
 from alewm.training.checkpoint import Description, load_checkpoint, load_world_model, read_description, save_checkpoint
 from alewm.training.noise import RandomStreams
 from alewm.training.objective import Objective
-from alewm.training.optim import build_optimizer
-from alewm.training.step import update
+from alewm.training.step import build_optimizer, update
 from memory_windows import draw_windows, run_config
 
 CONFIG = run_config()

@@ -16,8 +16,7 @@ from alewm.model.vit import ViTConfig
 from alewm.planning.cem import CEMConfig
 from alewm.planning.planner import Planner, PlanningConfig
 from alewm.training.checkpoint import load_world_model
-from alewm.training.data import TrainingData
-from alewm.training.source import RunWindows
+from alewm.training.data import RunWindows, TrainingData
 from alewm.training.trainer import Trainer
 from memory_windows import run_config
 

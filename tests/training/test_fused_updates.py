@@ -10,11 +10,10 @@ from alewm.errors import InputError
 from alewm.model.vit import ViTConfig, first_token_after
 from alewm.model.world_model import build_world_model
 from alewm.training.acceleration import accelerated, choose_acceleration
+from alewm.training.data import RunWindows
 from alewm.training.noise import RandomStreams
 from alewm.training.objective import Objective
-from alewm.training.optim import build_optimizer
-from alewm.training.source import RunWindows
-from alewm.training.step import PlainUpdates
+from alewm.training.step import PlainUpdates, build_optimizer
 from alewm.training.trainer import Trainer
 from memory_windows import MODEL, MemoryWindows, draw_windows, run_config
 

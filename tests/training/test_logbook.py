@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from alewm.errors import InputError
-from alewm.training.logbook import Logbook, RunningMeans
+from alewm.training.metrics import Logbook, RunningMeans
 
 
 @pytest.mark.parametrize("end", [b'{"step": 8, "lo', b"\xff\xfe\x00", b"\0\0\0\0\n", b"8\n"])

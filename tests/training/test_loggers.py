@@ -12,9 +12,9 @@ import torch
 from alewm.errors import InputError
 from alewm.model.checkpoint import checkpoints_in
 from alewm.training.checkpoint import load_world_model
-from alewm.training.loggers import Loggers
+from alewm.training.data import RunWindows
+from alewm.training.metrics import Loggers
 from alewm.training.noise import RandomStreams
-from alewm.training.source import RunWindows
 from alewm.training.trainer import Trainer
 from alewm.training.validation import rollout_picture
 from memory_windows import MemoryWindows, draw_windows, run_config

@@ -12,8 +12,7 @@ from alewm.model.world_model import build_world_model
 from alewm.training.config import ObjectiveConfig, OptimConfig
 from alewm.training.noise import RandomStreams
 from alewm.training.objective import Objective
-from alewm.training.optim import build_optimizer, learning_rate_factor, set_learning_rate
-from alewm.training.step import update
+from alewm.training.step import build_optimizer, learning_rate_factor, set_learning_rate, update
 from memory_windows import LEWM, MODEL, Windows, draw_windows
 
 CPU = torch.device("cpu")

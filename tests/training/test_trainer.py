@@ -20,8 +20,8 @@ from alewm.errors import InputError
 from alewm.model.checkpoint import checkpoints_in
 from alewm.training.checkpoint import load_world_model
 from alewm.training.config import OptimConfig
-from alewm.training.optim import learning_rate_factor
-from alewm.training.source import RunWindows
+from alewm.training.data import RunWindows
+from alewm.training.step import learning_rate_factor
 from alewm.training.trainer import NonFiniteUpdateError, Trainer
 from alewm.training.validation import masked_variance
 from memory_windows import MODEL_OF, MemoryWindows, Windows, draw_windows, run_config

@@ -18,8 +18,7 @@ from alewm.training.checkpoint import load_world_model
 from alewm.training.config import OptimConfig
 from alewm.training.noise import RandomStreams
 from alewm.training.objective import Objective
-from alewm.training.optim import build_optimizer
-from alewm.training.step import update
+from alewm.training.step import build_optimizer, update
 from memory_windows import MODEL_OF, draw_windows, run_config
 
 HERE = Path(__file__).parent

@@ -33,8 +33,7 @@ from alewm.planning.planner import Images, Planner, PlanningConfig
 from alewm.planning.policy import Policy
 from alewm.planning.search import choose_search
 from alewm.shapes import Float, Tensor
-from alewm.training.checkpoint import Description, latest_checkpoint, load_world_model
-from alewm.training.data_sets import data_set_of
+from alewm.training.checkpoint import Description, data_set_of, latest_checkpoint, load_world_model
 
 CURVES = ("loss", "validation/loss", "validation/prediction")
 """Metrics that a notebook shows, of those a run has."""

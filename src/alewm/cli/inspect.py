@@ -52,11 +52,11 @@ class Inspect:
 
 def _describe_folder(path: Path) -> str:
     if (path / "checkpoint.json").is_file():
-        from alewm.training.inspection import describe_checkpoint
+        from alewm.training.checkpoint import describe_checkpoint
 
         return describe_checkpoint(path)
     if (path / "config.json").is_file():
-        from alewm.training.inspection import describe_run
+        from alewm.training.checkpoint import describe_run
 
         return describe_run(path)
 

@@ -152,7 +152,7 @@ class Sweep:
 
     def _planned(self, sweep: "Grid", library: "Library", settings: "EvaluationSettings | None") -> "Iterator[str]":
         from alewm.sweeps.estimate import evaluation_cost, hours_of, planned_work
-        from alewm.sweeps.work import EvaluationWork, TrainingWork
+        from alewm.sweeps.library import EvaluationWork, TrainingWork
 
         trainings = [TrainingWork(run, self.ranks_per_trial) for run in sweep.runs]
         evaluations = [EvaluationWork(run, settings) for run in sweep.runs] if settings is not None else []
@@ -163,9 +163,9 @@ class Sweep:
     def _executor(self, resources: "JobResources") -> "Executor":
         if self.jobs is not None:
             from alewm.devices import find_device
-            from alewm.sweeps.local_processes import LocalProcesses
+            from alewm.sweeps.executors import LocalProcesses
 
             return LocalProcesses.sharing(self.jobs, find_device(resources.device(self.device)), resources)
-        from alewm.sweeps.ray_cluster import RayCluster
+        from alewm.sweeps.executors import RayCluster
 
         return RayCluster(self.address, self.device, resources)

@@ -33,9 +33,8 @@ from alewm.planning.search import choose_search
 from alewm.progress import Progress
 from alewm.runs.folder import RunFolder, save_tensors
 from alewm.runs.provenance import provenance
-from alewm.training.checkpoint import Description, latest_checkpoint, load_world_model
+from alewm.training.checkpoint import Description, data_set_of, data_sets_of, latest_checkpoint, load_world_model
 from alewm.training.config import RunConfig
-from alewm.training.data_sets import data_set_of, data_sets_of
 
 
 def success_table(results: Mapping[str, Mapping[str, Any]]) -> str:

@@ -34,7 +34,7 @@ from alewm.evaluation.settings import EvaluationSettings, Split
 from alewm.planning.noise import stream_seed
 from alewm.runs.folder import load_tensors, save_tensors
 from alewm.shapes import Tensor
-from alewm.training.data_sets import DataSet
+from alewm.training.checkpoint import DataSet
 
 _WITHOUT = "Planning from two images and PretrainedRun.save_pretrained need neither (docs/planning.md)."
 

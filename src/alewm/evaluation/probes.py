@@ -14,8 +14,7 @@ from alewm.errors import InputError
 from alewm.evaluation.held_out import own_data_path
 from alewm.evaluation.trained import SAMPLE_SEED, Trained, write_measurement
 from alewm.shapes import Bool, Float, Tensor
-from alewm.training.checkpoint import latest_checkpoint, read_description
-from alewm.training.data_sets import data_set_of
+from alewm.training.checkpoint import data_set_of, latest_checkpoint, read_description
 
 PROBES = ("linear", "network")
 """What is fitted, as tables and files call it: by `fit_ridge` and by `fit_networks`."""

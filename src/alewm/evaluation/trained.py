@@ -21,8 +21,7 @@ from alewm.model.world_model import WorldModel
 from alewm.resize import area_downsample
 from alewm.runs.provenance import provenance
 from alewm.shapes import Float, Int, Tensor, UInt8
-from alewm.training.checkpoint import latest_checkpoint, load_world_model
-from alewm.training.data_sets import data_set_of
+from alewm.training.checkpoint import data_set_of, latest_checkpoint, load_world_model
 
 
 def measurement_path(run: Path, name: str) -> Path:

@@ -16,8 +16,7 @@ from alewm.files import check_new_folder
 from alewm.interop.pretrained import SharedRun, WeightType, save_pretrained
 from alewm.model.world_model import WorldModel
 from alewm.planning.planner import Planner, PlanningConfig
-from alewm.training.checkpoint import Description, latest_checkpoint, load_world_model
-from alewm.training.data_sets import data_set_of
+from alewm.training.checkpoint import Description, data_set_of, latest_checkpoint, load_world_model
 
 try:
     from huggingface_hub import ModelCard, ModelHubMixin, snapshot_download

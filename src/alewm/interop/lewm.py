@@ -41,9 +41,8 @@ from alewm.interop.lewm_format import (
 from alewm.model.world_model import WorldModel, WorldModelConfig, build_world_model
 from alewm.runs.folder import RunFolder, only_writer
 from alewm.shapes import Tensor
-from alewm.training.checkpoint import Description, latest_checkpoint, load_world_model, save_weights
+from alewm.training.checkpoint import SPLITS, Description, latest_checkpoint, load_world_model, save_weights
 from alewm.training.config import ObjectiveConfig, RunConfig
-from alewm.training.data_sets import SPLITS
 
 
 @dataclass(frozen=True)

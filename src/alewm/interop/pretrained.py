@@ -34,8 +34,16 @@ from alewm.planning.distilled import DISTILLED, distilled_capacities, read_dynam
 from alewm.runs.folder import new_folder
 from alewm.runs.provenance import portable
 from alewm.shapes import Tensor
-from alewm.training.checkpoint import Description, latest_checkpoint, load_world_model, read_description, save_weights
-from alewm.training.data_sets import DATA_SETS, data_set_of, data_sets_of
+from alewm.training.checkpoint import (
+    DATA_SETS,
+    Description,
+    data_set_of,
+    data_sets_of,
+    latest_checkpoint,
+    load_world_model,
+    read_description,
+    save_weights,
+)
 from alewm.training.distill import write_dynamics
 
 _LOADING = """\

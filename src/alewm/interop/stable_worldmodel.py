@@ -28,14 +28,13 @@ from torch import nn
 from alewm.capacity.support import CapacitySupport
 from alewm.data.normalize import ActionStatistics
 from alewm.errors import InputError
-from alewm.model.pixels import IMAGENET_MEAN, IMAGENET_STD, PixelNormaliser
+from alewm.model.vit import IMAGENET_MEAN, IMAGENET_STD, PixelNormaliser
 from alewm.model.world_model import Encoding, WorldModel
 from alewm.planning.capacity_rule import BestOf, Fixed, parse_capacity_rule
 from alewm.planning.distilled import DistilledModel
 from alewm.planning.rollout import GoalCost, compared_width, next_latent, prefix_distance, sliced_roll_out
 from alewm.shapes import Float, Tensor
-from alewm.training.checkpoint import Description
-from alewm.training.data_sets import data_set_of
+from alewm.training.checkpoint import Description, data_set_of
 
 Info = MutableMapping[str, Any]
 """What solver and model pass to each other."""

@@ -14,11 +14,9 @@ from alewm.capacity.support import CapacitySupport
 from alewm.config import ADDED_LATER, Count, CountOrZero, Finite, check_ranges
 from alewm.devices import at_least_float32
 from alewm.errors import InputError
-from alewm.model.imagination import imagine
-from alewm.model.pixels import PixelNormaliser
-from alewm.model.predictor import ActionEncoder, Predictor, PredictorConfig
+from alewm.model.predictor import ActionEncoder, Predictor, PredictorConfig, imagine
 from alewm.model.projector import Projector
-from alewm.model.vit import ViT, ViTConfig
+from alewm.model.vit import PixelNormaliser, ViT, ViTConfig
 from alewm.shapes import Bool, Float, Tensor
 
 ROWS_IN_CACHE = 1200

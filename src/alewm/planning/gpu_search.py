@@ -19,8 +19,7 @@ from torch import nn
 
 from alewm.errors import InputError
 from alewm.kernels.rollout import residual_norm, short_attention
-from alewm.model.imagination import LONGEST_FAST_CONTEXT
-from alewm.model.predictor import AdaLNBlock
+from alewm.model.predictor import LONGEST_FAST_CONTEXT, AdaLNBlock
 from alewm.model.projector import Projector
 from alewm.model.world_model import WorldModel
 from alewm.planning.cem import CEMResult, Score, refine

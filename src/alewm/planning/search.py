@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 import torch
 
 from alewm.devices import why_no_triton
-from alewm.model.imagination import LONGEST_FAST_CONTEXT
+from alewm.model.predictor import LONGEST_FAST_CONTEXT
 from alewm.model.world_model import WorldModel
 from alewm.planning.cem import CEMConfig, CEMResult, solve
 from alewm.planning.distilled import DistilledModel

@@ -18,7 +18,7 @@ from alewm.regularizers.quadrature import (
     reach_of_directions,
     within_reach,
 )
-from alewm.regularizers.sliced import SlicedRegularizer, along_samples, discrepancy, global_mean_cf, global_num_samples
+from alewm.regularizers.sigreg import SlicedRegularizer, along_samples, discrepancy, global_mean_cf, global_num_samples
 from alewm.shapes import Float, Tensor
 
 Target = Literal["mixture", "gaussian"]

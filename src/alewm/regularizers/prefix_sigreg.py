@@ -15,7 +15,7 @@ from alewm.distributed import mean_across_ranks, num_ranks
 from alewm.kernels.characteristic_function import PathName
 from alewm.regularizers.inputs import check_distribution, check_operands, check_rows
 from alewm.regularizers.quadrature import EPPS_PULLEY, Quadrature, gaussian_cf, within_reach
-from alewm.regularizers.sliced import SlicedRegularizer, along_samples, discrepancy, global_mean_cf, global_num_samples
+from alewm.regularizers.sigreg import SlicedRegularizer, along_samples, discrepancy, global_mean_cf, global_num_samples
 from alewm.shapes import Float, Tensor
 
 

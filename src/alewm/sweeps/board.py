@@ -22,8 +22,7 @@ from rich.text import Text
 
 from alewm.evaluation.settings import EvaluationSettings
 from alewm.sweeps.jobs import Job
-from alewm.sweeps.library import Library, TrainingRun
-from alewm.sweeps.work import EvaluationWork, TrainingWork, Work
+from alewm.sweeps.library import EvaluationWork, Library, TrainingRun, TrainingWork, Work
 
 _TAIL_BYTES = 8192
 

@@ -11,8 +11,7 @@ from alewm.data.splits import NUM_TEST, NUM_VALIDATION
 from alewm.data.windows import WindowShape
 from alewm.model.world_model import WorldModelConfig
 from alewm.planning.cem import CEMConfig
-from alewm.sweeps.library import Library, TrainingRun
-from alewm.sweeps.work import EvaluationWork, TrainingWork, Work
+from alewm.sweeps.library import EvaluationWork, Library, TrainingRun, TrainingWork, Work
 from alewm.training.config import RunConfig
 from alewm.training.presets import preset
 

@@ -13,8 +13,7 @@ import torch
 
 from alewm.devices import find_device
 from alewm.errors import InputError
-from alewm.sweeps.library import Library
-from alewm.sweeps.work import Work
+from alewm.sweeps.library import Library, Work
 
 
 @dataclass(frozen=True)

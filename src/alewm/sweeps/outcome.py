@@ -15,8 +15,7 @@ from alewm.runs.provenance import provenance
 from alewm.sweeps.board import Board, BoardRow, Trial, make_trials, progress_of
 from alewm.sweeps.grid import Grid, Group, Runs, configuration, short_names, shown_value, varied_fields
 from alewm.sweeps.jobs import Executor, finish_all, make_job
-from alewm.sweeps.library import Library, TrainingRun
-from alewm.sweeps.work import EvaluationWork, over_seeds
+from alewm.sweeps.library import EvaluationWork, Library, TrainingRun, over_seeds
 from alewm.tables import Row, Table
 from alewm.training.data import TrainingData
 

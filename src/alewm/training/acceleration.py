@@ -1,9 +1,10 @@
-"""How an update is executed: as written, compiled, recorded as one CUDA graph, or both; blocks fused or not.
+"""How an update is executed: as written, compiled, recorded as a CUDA graph, or both; with fused encoder blocks or not.
 
-The choice changes the time of an update and the rounding of its sums, nothing else: weights, noise and checkpoints have
-the same layout and meaning on every path. A recorded update of a thousand small kernels costs one launch.
+The choice changes the time of an update and the rounding of its sums. Weights, noise and checkpoints have the same
+layout and meaning on every path. `rehearse` compiles everything on random batches while data is still being recorded.
 """
 
+import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -11,15 +12,18 @@ from typing import Final, Literal
 
 import torch
 
+from alewm.data.windows import WindowShape
 from alewm.devices import why_no_triton
 from alewm.distributed import num_ranks
 from alewm.errors import InputError
 from alewm.kernels.tiles import why_not_fused
 from alewm.model.vit import ViTConfig
-from alewm.model.world_model import WorldModel
+from alewm.model.world_model import WorldModel, build_world_model
 from alewm.shapes import Tensor
 from alewm.training.config import Acceleration, EncoderBlocks, RunConfig
-from alewm.training.step import PlainUpdates, StepResult
+from alewm.training.noise import RandomStreams
+from alewm.training.objective import Objective
+from alewm.training.step import PlainUpdates, StepResult, build_optimizer, repeatable
 
 UpdatePath = Literal["none", "compile", "record", "graph"]
 """What `auto` may become, and `record`: a graph of what was not compiled, for runs too short to earn compiling back."""
@@ -192,3 +196,46 @@ def accelerated(
     if path in COMPILED:
         compile_blocks(plain.model, is_fused=fused)
     return GraphedUpdates(plain, device) if path in RECORDED else plain
+
+
+_FRAMES = WindowShape().num_frames
+
+
+def rehearse(config: RunConfig, device: torch.device) -> None:
+    """Compile and record the updates of a run with a model that is thrown away; nothing where nothing is compiled."""
+    chosen = acceleration_of(config, device)
+    if chosen.path == "none":
+        return
+    update = updates_of(config, chosen.path, device, fused=chosen.fused)
+    batch = random_batch(config, config.training.batch_size, device)
+    with repeatable(config.training.deterministic):
+        for _ in range(WARM_UPS + 1):  # the last of them is recorded
+            update(*batch)
+    torch.cuda.synchronize(device)
+    del update, batch
+    gc.collect()  # a recording and its model know each other
+    torch.cuda.empty_cache()
+
+
+def random_batch(config: RunConfig, batch: int, where: torch.device) -> tuple[Tensor, Tensor]:
+    """Pixels and actions of windows that show nothing, as `config` expects them."""
+    size, generator = config.model.encoder.image_size, torch.Generator().manual_seed(1)
+    pixels = torch.randint(256, (batch, _FRAMES, size, size, 3), dtype=torch.uint8, generator=generator)
+    actions = torch.randn(batch, _FRAMES - 1, config.model.action_dim, generator=generator)
+    return pixels.to(where), actions.to(where)
+
+
+def updates_of(
+    config: RunConfig, path: UpdatePath, where: torch.device, *, fused: bool = False
+) -> PlainUpdates | GraphedUpdates:
+    """Updates of a new model, executed as `path` and `fused` say."""
+    model = build_world_model(config.model, torch.Generator().manual_seed(0)).to(where).train()
+    plain = PlainUpdates(
+        model,
+        Objective(config.objective, config.model).to(where),
+        build_optimizer(model, config.training.optim, on_device=path in RECORDED),
+        RandomStreams(0, where),
+        clip_norm=config.training.optim.clip_norm,
+        autocast_dtype=config.training.autocast_dtype(where),
+    )
+    return accelerated(plain, path, where, fused=fused)

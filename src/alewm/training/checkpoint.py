@@ -1,22 +1,25 @@
-"""A run's checkpoints: what a description means, and the model, optimizer and random streams at their saved state.
+"""A run's checkpoints: model, optimizer and random streams, the data sets learned from, and a description in words.
 
-The files are those of `alewm.model.checkpoint`.
+`alewm.model.checkpoint` reads and writes the files.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from alewm.config import from_dict, to_dict
-from alewm.errors import InputError
-from alewm.files import reading
+from alewm.data.checks import read_label
+from alewm.data.normalize import ActionStatistics
+from alewm.errors import InputError, unknown_name
+from alewm.files import read_if_there, reading
 from alewm.model.checkpoint import (
     DESCRIPTION,
     MODEL,
     TRAINING,
+    check_digests,
     checkpoints_in,
     cure,
     load_weights,
@@ -25,10 +28,11 @@ from alewm.model.checkpoint import (
     write_checkpoint,
 )
 from alewm.model.world_model import WorldModel, build_world_model
-from alewm.runs.folder import require_run
+from alewm.runs.folder import is_number, require_run
 from alewm.shapes import Tensor
 from alewm.training.config import RunConfig
-from alewm.training.noise import RandomStreams
+from alewm.training.metrics import Logbook
+from alewm.training.noise import RandomStreams, seeded_generator
 
 
 @dataclass(frozen=True)
@@ -133,3 +137,174 @@ def _described(description: Description) -> dict[str, Any]:
         "source_state": description.source_state,
         "extras": description.extras,
     }
+
+
+SPLITS = "splits.json"
+"""The file in a run folder that says which episodes were held out."""
+DATA_SETS = "data_sets"
+"""Where a checkpoint of several data sets keeps what it says of each; that of one says it at the top."""
+
+
+@dataclass(frozen=True)
+class DataSet:
+    """What a checkpoint says of one data set."""
+
+    task: str
+    """The task whose episodes it holds."""
+    statistics: ActionStatistics
+    """Of its training actions."""
+    data: dict[str, Any]
+    """Path and fingerprint of its file, and how it was made; empty for a model that no file was named for."""
+    splits: str
+    """The file in the run folder that says which of its episodes were held out."""
+
+    @property
+    def fingerprint(self) -> str | None:
+        """Of its file; None for an imported model, whose data are unknown."""
+        return self._known("fingerprint")
+
+    @property
+    def path(self) -> str | None:
+        """Where its file was; None for a model that was imported without one."""
+        return self._known("path")
+
+    def _known(self, name: str) -> str | None:
+        if name not in self.data:
+            raise _foreign()
+        found: str | None = self.data[name]
+        return found
+
+
+def data_sets_of(description: Description) -> dict[str, DataSet]:
+    """What a checkpoint learned from, by name; the only data set of a run is called like its task."""
+    extras, config = description.extras, description.config
+    if DATA_SETS in extras:
+        return {
+            name: _data_set(extras[DATA_SETS][name], task, splits_name(name)) for name, task in config.data_sets.items()
+        }
+    return {config.task: _data_set(extras, config.task, SPLITS)}
+
+
+def data_set_of(description: Description, name: str = "") -> DataSet:
+    """The data set called `name`, which may be left out where there is only one."""
+    found = data_sets_of(description)
+    if not name and len(found) > 1:
+        raise InputError(f"The model learned from several data sets, {', '.join(found)}; say which one is meant.")
+    if name and name not in found:
+        raise unknown_name("data set of this run", name, found)
+    return found[name] if name else next(iter(found.values()))
+
+
+def splits_name(data_set: str) -> str:
+    """The file in the folder of a run of several data sets that says which episodes of one were held out."""
+    return f"splits-{data_set}.json"
+
+
+def named_tasks(config: RunConfig, paths: Sequence[Path]) -> RunConfig:
+    """`config` for the data in `paths`: with several files and one task, the tasks that the files are labelled with."""
+    names = list(config.data_sets)
+    if len(names) == len(paths):
+        return config
+    if len(names) > 1:
+        raise InputError(
+            f"The configuration is for {len(names)} data sets, {', '.join(names)}, but {len(paths)} data files were "
+            f"given. Give a --data FILE for each, in this order."
+        )
+    labels = [read_label(path).task for path in paths]
+    for path, label in zip(paths, labels, strict=True):
+        if label is None:
+            raise InputError(
+                f"{path} does not say which task its episodes are of. Name the tasks of all files in their order, for "
+                f"example --set task={'+'.join(label or config.task for label in labels)}."
+            )
+    return replace(config, task="+".join(label for label in labels if label is not None))
+
+
+def _data_set(values: dict[str, Any], task: str, splits: str) -> DataSet:
+    if "action_statistics" not in values:
+        raise _foreign()
+    return DataSet(task, ActionStatistics.from_dict(values["action_statistics"]), values.get("data", {}), splits)
+
+
+def _foreign() -> InputError:
+    return InputError("The checkpoint does not say which data it learned from; it was not written by `alewm train`.")
+
+
+def describe_checkpoint(path: Path) -> str:
+    """A checkpoint's model, data and position in its training, a line each."""
+    description = read_description(path)
+    with reading(path / DESCRIPTION):
+        lines = [f"{path}: a checkpoint after {description.step:,} updates", *_describe(description)]
+    return "\n".join([*lines, _describe_digests([path])])
+
+
+def describe_run(path: Path) -> str:
+    """A run folder: what it trains or has trained, how far it is, and what was measured, a line each."""
+    config = read_if_there(path / "config.json")
+    saved = checkpoints_in(path / "checkpoints")
+    result = read_if_there(path / "result.json")
+    if "model" not in config and not saved:
+        fields = ", ".join(sorted(config))
+        return f"{path}: a run folder that holds no training of a world model; its config has {fields}"
+    if "evaluated" in config:
+        with reading(path / "config.json"):
+            settings = ", ".join(f"{name} {value}" for name, value in config["evaluated"].items())
+        return "\n".join([f"{path}: an evaluation", settings, *_success(path, result)])
+    lines = [f"{path}: a training run"]
+    if saved:
+        description = read_description(saved[-1])
+        state = "finished" if "training" in result else "unfinished; repeat its command to continue"
+        with reading(saved[-1] / DESCRIPTION):
+            lines += [f"after {description.step:,} updates, {state}", *_describe(description)]
+        lines.append(f"checkpoints: {', '.join(checkpoint.name for checkpoint in saved)}")
+        lines.append(_describe_digests(saved))
+    else:
+        lines.append("no checkpoint yet; repeat its command to train it")
+    latest = Logbook(path / "metrics.jsonl").latest()
+    shown = ("train/loss", "validation/loss", "validation/prediction", "latent/effective_rank")
+    lines += [f"{name}: {latest[name]:.4g}" for name in shown if is_number(latest.get(name))]
+    lines += _success(path, result)
+    if command := read_if_there(path / "provenance.json").get("command"):
+        lines.append(f"made by: {command}")
+    return "\n".join(lines)
+
+
+def _describe_digests(checkpoints: list[Path]) -> str:
+    without = [checkpoint.name for checkpoint in checkpoints if not check_digests(checkpoint)]
+    if without:
+        return f"weights: no digest in {', '.join(without)}, written by an older version; damage would go unnoticed"
+    return "weights: equal to their SHA-256"
+
+
+def _describe(description: Description) -> list[str]:
+    config: RunConfig = description.config
+    model = build_world_model(config.model, seeded_generator(0, "weights"))
+    num_parameters = sum(parameter.numel() for parameter in model.parameters())
+    capacities = ", ".join(map(str, config.model.capacities))
+    size = config.model.encoder.image_size
+    lines = [
+        f"method {config.objective.method}, task {config.task}, seed {config.training.seed}",
+        f"latent of {config.model.latent_dim}, capacities {capacities}; {num_parameters:,} parameters",
+        f"reads frames of {size} x {size} and action blocks of {config.model.action_dim} numbers",
+    ]
+    apart: dict[str, Any] = description.extras.get(DATA_SETS, {})
+    for name, extras in (apart or {"": description.extras}).items():
+        of = f"{name}: " if name else ""
+        if data := extras.get("data", {}):
+            lines.append(f"{of}learned from {data.get('path')} (fingerprint {data.get('fingerprint')})")
+        if statistics := extras.get("action_statistics"):
+            means, stds = (", ".join(f"{value:.4g}" for value in statistics[key]) for key in ("mean", "std"))
+            lines.append(f"{of}actions: mean {means}; std {stds}")
+    return lines
+
+
+def _success(path: Path, result: dict[str, Any]) -> list[str]:
+    places = {"": path / "result.json", **{p.parent.name: p for p in sorted(path.glob("evaluations/*/result.json"))}}
+    lines = []
+    for name, place in places.items():
+        with reading(place):
+            values = read_if_there(place) if name else result
+            if "success_rate" in values:
+                rates = f"{values['success_rate']:.1%}, random actions {values['random_success_rate']:.1%}"
+                lines.append(f"success{f' ({name})' if name else ''}: {rates}")
+    return lines

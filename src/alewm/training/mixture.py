@@ -26,10 +26,9 @@ from alewm.data.windows import FRAME_SKIP
 from alewm.distributed import num_ranks
 from alewm.errors import InputError
 from alewm.shapes import Float, Tensor
+from alewm.training.checkpoint import DATA_SETS, splits_name
 from alewm.training.config import RunConfig
-from alewm.training.data import TrainingData
-from alewm.training.data_sets import DATA_SETS, splits_name
-from alewm.training.source import RunWindows, SameBatches, WindowBatch
+from alewm.training.data import RunWindows, SameBatches, TrainingData, WindowBatch
 from alewm.workers import num_available_cores
 
 

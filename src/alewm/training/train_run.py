@@ -22,10 +22,10 @@ from alewm.distributed import (
 from alewm.model.checkpoint import checkpoints_in, step_of
 from alewm.progress import Progress
 from alewm.runs.folder import RunFolder, only_writer
+from alewm.training.checkpoint import named_tasks
 from alewm.training.config import RunConfig, check_trainable
 from alewm.training.data import TrainingData
-from alewm.training.data_sets import named_tasks
-from alewm.training.loggers import Loggers
+from alewm.training.metrics import Loggers
 from alewm.training.mixture import MixedData
 from alewm.training.trainer import Trainer, TrainingResult
 
@@ -49,7 +49,7 @@ def train_run(
     """The finished run in `out`, begun there or continued; `torchrun` may have started several processes for it.
 
     `data` is one file, or one for each data set of `config`, in that order. Nothing is written before the data, the
-    configuration and the folder have been found to fit each other. `loggers` are those of `alewm.training.loggers`;
+    configuration and the folder have been found to fit each other. `loggers` are those of `alewm.training.metrics`;
     they are no part of the configuration, and may change when a run goes on. `command` is what provenance.json names,
     if not the command that was typed.
     """

@@ -18,14 +18,19 @@ from alewm.shapes import Tensor
 from alewm.training.acceleration import RECORDED, accelerated, acceleration_of
 from alewm.training.checkpoint import Description, load_checkpoint, read_description, save_checkpoint
 from alewm.training.config import RunConfig
-from alewm.training.logbook import Logbook, RunningMeans, q_by_capacity
-from alewm.training.loggers import Loggers
+from alewm.training.data import RunWindows, WindowBatch, batches_on
+from alewm.training.metrics import Logbook, Loggers, RunningMeans, q_by_capacity
 from alewm.training.mixture import mean_q_of_sets
 from alewm.training.noise import RandomStreams, seeded_generator
 from alewm.training.objective import Losses, Objective
-from alewm.training.optim import build_optimizer, learning_rate_factor, set_learning_rate
-from alewm.training.source import RunWindows, WindowBatch, batches_on
-from alewm.training.step import PlainUpdates, StepResult, repeatable
+from alewm.training.step import (
+    PlainUpdates,
+    StepResult,
+    build_optimizer,
+    learning_rate_factor,
+    repeatable,
+    set_learning_rate,
+)
 from alewm.training.validation import (
     Validation,
     effective_rank,

@@ -16,10 +16,10 @@ from alewm.distributed import detached_mean
 from alewm.model.projector import BatchNorm
 from alewm.model.world_model import WorldModel
 from alewm.shapes import Float, Tensor, UInt8
-from alewm.training.logbook import RunningMeans
+from alewm.training.data import WindowBatch
+from alewm.training.metrics import RunningMeans
 from alewm.training.noise import RandomStreams
 from alewm.training.objective import Losses, Objective
-from alewm.training.source import WindowBatch
 
 
 def covariance_spectrum(rows: Float[Tensor, "N D"]) -> Float[Tensor, "D"]:

@@ -20,9 +20,8 @@ from alewm.planning.search import SearchSettings, plan_group
 from alewm.regularizers.mix_sigreg import mix_sigreg
 from alewm.regularizers.quadrature import random_directions
 from alewm.shapes import Tensor
-from alewm.training.acceleration import GraphedUpdates
+from alewm.training.acceleration import GraphedUpdates, random_batch, updates_of
 from alewm.training.presets import preset
-from alewm.training.rehearsal import random_batch, updates_of
 from alewm.training.step import repeatable
 from alewm_lab.benchmarks.timing import print_line
 

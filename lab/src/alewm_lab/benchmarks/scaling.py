@@ -21,9 +21,8 @@ from alewm.planning.search import choose_search
 from alewm.regularizers.mix_sigreg import mix_sigreg
 from alewm.regularizers.quadrature import random_directions
 from alewm.theme import panel_grid
-from alewm.training.acceleration import WARM_UPS, acceleration_of
+from alewm.training.acceleration import WARM_UPS, acceleration_of, random_batch, updates_of
 from alewm.training.presets import preset
-from alewm.training.rehearsal import random_batch, updates_of
 from alewm_lab.benchmarks.timing import Sizes, median_seconds, print_line, recorded
 
 

@@ -20,10 +20,9 @@ from alewm.config import overridden
 from alewm.devices import find_device
 from alewm.errors import InputError
 from alewm.shapes import Tensor
-from alewm.training.acceleration import WARM_UPS, acceleration_of
+from alewm.training.acceleration import WARM_UPS, acceleration_of, random_batch, updates_of
 from alewm.training.config import Acceleration, EncoderBlocks, RunConfig
 from alewm.training.presets import preset
-from alewm.training.rehearsal import random_batch, updates_of
 from alewm.training.step import repeatable
 from alewm_lab.benchmarks.reference import ReferenceStep, lewm_of
 from alewm_lab.benchmarks.timing import kernel_table, median_seconds, peak_mebibytes, print_line

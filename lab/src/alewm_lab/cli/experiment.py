@@ -125,8 +125,8 @@ class ExperimentCommand:
             raise InputError(f"--updates-per-second must be positive, got {self.updates_per_second}.")
 
     def _cluster(self) -> "Executor":
+        from alewm.sweeps.executors import RayCluster
         from alewm.sweeps.jobs import JobResources
-        from alewm.sweeps.ray_cluster import RayCluster
 
         return RayCluster(self.address, self.device, JobResources())
 

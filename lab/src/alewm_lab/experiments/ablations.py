@@ -13,8 +13,7 @@ from matplotlib.figure import Figure
 from alewm.capacity.prior import distance_from_survival
 from alewm.evaluation.statistics import Spread
 from alewm.sweeps.grid import MULTIPLIER
-from alewm.sweeps.library import TrainingRun
-from alewm.sweeps.work import EvaluationWork, TrainingWork
+from alewm.sweeps.library import EvaluationWork, TrainingRun, TrainingWork
 from alewm.tables import NONE, Cell, Row, Table
 from alewm.theme import Draw, Series, Theme
 from alewm.training.config import Method

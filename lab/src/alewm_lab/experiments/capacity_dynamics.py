@@ -12,8 +12,7 @@ from alewm.errors import InputError
 from alewm.evaluation.settings import EvaluationSettings
 from alewm.evaluation.statistics import Spread
 from alewm.sweeps.grid import DEGREE
-from alewm.sweeps.library import TrainingRun
-from alewm.sweeps.work import EvaluationWork, TrainingWork
+from alewm.sweeps.library import EvaluationWork, TrainingRun, TrainingWork
 from alewm.tables import Cell, Row, Table
 from alewm.theme import Draw, Series, Theme, panel_grid, thinned
 from alewm.training.presets import MIXED, MIXED_SELECTED, SEEDS

@@ -5,9 +5,8 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from alewm.sweeps.grid import Runs
-from alewm.sweeps.library import TrainingRun, unique
+from alewm.sweeps.library import EvaluationWork, TrainingRun, Work, unique
 from alewm.sweeps.outcome import select
-from alewm.sweeps.work import EvaluationWork, Work
 from alewm.tables import Cell, mark_best
 from alewm_lab.experiments.experiment import Experiment, Outcome, Results
 from alewm_lab.experiments.request import TASK_TITLES, Request

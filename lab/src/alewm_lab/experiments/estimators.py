@@ -11,8 +11,7 @@ from alewm.evaluation.statistics import Spread
 from alewm.evaluation.trained import SAMPLE_SEED, EncodedWindows, Trained
 from alewm.model.world_model import WorldModel
 from alewm.shapes import Float, Tensor
-from alewm.sweeps.library import TrainingRun
-from alewm.sweeps.work import EvaluationWork, TrainingWork, Work
+from alewm.sweeps.library import EvaluationWork, TrainingRun, TrainingWork, Work
 from alewm.tables import Cell, Row, Table
 from alewm_lab.experiments.contest import Groups, success_columns
 from alewm_lab.experiments.experiment import Experiment, MeasurementWork, Outcome, Recipe, Results

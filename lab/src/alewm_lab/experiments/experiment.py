@@ -12,8 +12,7 @@ from alewm.evaluation.settings import EvaluationSettings
 from alewm.evaluation.statistics import Spread
 from alewm.evaluation.trained import read_measurement, write_measurement
 from alewm.runs.folder import read_metrics
-from alewm.sweeps.library import Library, TrainingRun
-from alewm.sweeps.work import EvaluationWork, NotThereYetError, TrainingWork, Work, over_seeds
+from alewm.sweeps.library import EvaluationWork, Library, NotThereYetError, TrainingRun, TrainingWork, Work, over_seeds
 from alewm.tables import Cell, Table
 from alewm.theme import Draw
 from alewm_lab.experiments.request import Request

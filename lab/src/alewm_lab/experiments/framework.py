@@ -14,10 +14,9 @@ from alewm.errors import InputError
 from alewm.files import write_bytes, write_json, write_text
 from alewm.progress import Progress
 from alewm.sweeps.estimate import TINY_PRESET, Cost, Hours, evaluation_cost, hours_of, missing_works, planned_work
+from alewm.sweeps.executors import LocalProcesses
 from alewm.sweeps.jobs import Executor, Job, JobResources, finish_all, make_job
-from alewm.sweeps.library import Library
-from alewm.sweeps.local_processes import LocalProcesses
-from alewm.sweeps.work import EvaluationWork, TrainingWork, Work
+from alewm.sweeps.library import EvaluationWork, Library, TrainingWork, Work
 from alewm.theme import as_png, as_svg
 from alewm.training.presets import preset
 from alewm_lab.experiments.experiment import Experiment, Outcome, Results

@@ -7,8 +7,7 @@ from matplotlib.figure import Figure
 
 from alewm.evaluation.settings import EvaluationSettings
 from alewm.sweeps.grid import DEGREE, GRIDS, MULTIPLIER, WEIGHT, Runs
-from alewm.sweeps.library import TrainingRun, unique
-from alewm.sweeps.work import EvaluationWork
+from alewm.sweeps.library import EvaluationWork, TrainingRun, unique
 from alewm.tables import Cell, Row, Table, mark_best
 from alewm.theme import Draw, Theme
 from alewm.training.presets import LEWM_WEIGHT

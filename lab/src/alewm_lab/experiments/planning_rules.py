@@ -1,6 +1,6 @@
 """The same models planned in several ways: with imposed capacities, other goal costs, other capacity rules."""
 
-from alewm.sweeps.work import EvaluationWork
+from alewm.sweeps.library import EvaluationWork
 from alewm.tables import Cell, Row, Table, mark_best
 from alewm_lab.experiments.curves import Curve, Point, success_curves
 from alewm_lab.experiments.experiment import Drawing, Experiment, Outcome, Recipe, Results

@@ -11,8 +11,7 @@ from alewm.capacity.prior import distance_from_survival
 from alewm.evaluation.statistics import Spread
 from alewm.evaluation.trained import Trained
 from alewm.sweeps.grid import DEGREE
-from alewm.sweeps.library import TrainingRun
-from alewm.sweeps.work import EvaluationWork, TrainingWork
+from alewm.sweeps.library import EvaluationWork, TrainingRun, TrainingWork
 from alewm.tables import Cell, Row, Table
 from alewm_lab.experiments.contest import Contest, Groups, success_columns
 from alewm_lab.experiments.experiment import Drawing, Experiment, MeasurementWork, Outcome, Recipe, Results

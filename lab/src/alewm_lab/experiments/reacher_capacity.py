@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from alewm.evaluation.closed_loop import GoalPairs
 from alewm.evaluation.records import EpisodeRecord
 from alewm.evaluation.trained import Trained
-from alewm.sweeps.work import EvaluationWork, Work
+from alewm.sweeps.library import EvaluationWork, Work
 from alewm.tables import Cell, Row, Table
 from alewm.theme import Draw, Theme
 from alewm_lab.experiments.experiment import Drawing, Experiment, MeasurementWork, Outcome, Recipe, Results

@@ -6,9 +6,8 @@ from matplotlib.figure import Figure
 
 from alewm.evaluation.statistics import Spread
 from alewm.sweeps.grid import DEGREE, MULTIPLIER, WEIGHT
-from alewm.sweeps.library import TrainingRun, unique
+from alewm.sweeps.library import EvaluationWork, TrainingRun, unique
 from alewm.sweeps.outcome import select
-from alewm.sweeps.work import EvaluationWork
 from alewm.tables import Cell, Row, Table
 from alewm.theme import Draw, Theme
 from alewm.training.config import RunConfig

@@ -18,8 +18,7 @@ from alewm.evaluation.settings import EvaluationSettings
 from alewm.evaluation.trained import Trained
 from alewm.runs.folder import load_tensors
 from alewm.shapes import Tensor, UInt8
-from alewm.sweeps.library import TrainingRun
-from alewm.sweeps.work import EvaluationWork
+from alewm.sweeps.library import EvaluationWork, TrainingRun
 from alewm.tables import Cell, Row, Table
 from alewm.theme import Draw, Theme
 from alewm_lab.experiments.experiment import Animation, Drawing, Experiment, Outcome, Recipe, Results

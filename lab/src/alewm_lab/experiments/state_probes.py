@@ -4,7 +4,7 @@ from matplotlib.figure import Figure
 
 from alewm.evaluation.probes import PROBES, measure
 from alewm.evaluation.statistics import Spread
-from alewm.sweeps.work import TrainingWork
+from alewm.sweeps.library import TrainingWork
 from alewm.tables import Cell, Row, Table
 from alewm.theme import Draw, Theme
 from alewm_lab.experiments.curves import capacity_axis

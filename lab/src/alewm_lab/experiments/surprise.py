@@ -12,7 +12,7 @@ from alewm.data.windows import WindowShape
 from alewm.evaluation.statistics import Spread
 from alewm.evaluation.trained import SAMPLE_SEED, Trained
 from alewm.shapes import Float, Tensor
-from alewm.sweeps.work import TrainingWork
+from alewm.sweeps.library import TrainingWork
 from alewm.tables import Cell, Row, Table
 from alewm.theme import Draw, Theme
 from alewm_lab.experiments.curves import capacity_axis

@@ -19,7 +19,7 @@ from alewm.evaluation.probes import PROBES, fit_networks, fit_ridge
 from alewm.evaluation.trained import SAMPLE_SEED, EncodedWindows, Trained
 from alewm.model.world_model import WorldModel
 from alewm.shapes import Float, Tensor
-from alewm.sweeps.work import TrainingWork
+from alewm.sweeps.library import TrainingWork
 from alewm.tables import Cell, Row, Table
 from alewm.theme import Draw, Theme, panel_grid
 from alewm.training.validation import masked_variance
