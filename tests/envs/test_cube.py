@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from alewm.envs.cube import behaviour, physics
-from alewm.envs.cube import scene as scenes
 from alewm.envs.cube.behaviour import CubeStatistics
 from alewm.envs.cube.env import CubeVectorEnv
 from alewm.envs.offscreen import mujoco
@@ -39,7 +38,7 @@ def start(number: int = 0) -> dict[str, np.ndarray]:
 
 def moved(row: dict[str, np.ndarray], position: tuple[float, float, float]) -> dict[str, np.ndarray]:
     qpos = row["qpos"].copy()
-    qpos[scenes.CUBE_POSITION] = position
+    qpos[physics.CUBE_POSITION] = position
     return {**row, "qpos": qpos}
 
 
@@ -58,7 +57,7 @@ def test_the_arm_moves_as_ogbenchs_does(reference):
         other.advance(-action, None)
         np.testing.assert_array_equal(world.state()["qpos"], reference.data.qpos)
         np.testing.assert_array_equal(world.state()["qvel"], reference.data.qvel)
-    target = info["privileged/target_block_pos"], scenes.turned(info["privileged/target_block_yaw"][0])
+    target = info["privileged/target_block_pos"], physics.turned(info["privileged/target_block_yaw"][0])
     found = world.recorded(*target)
     np.testing.assert_allclose(found.pop("observation"), reference.compute_observation(), rtol=0, atol=1e-12)
     for name, values in info.items():
@@ -104,16 +103,16 @@ def test_a_start_has_the_gripper_above_the_workspace_pointing_down():
         world, row = physics.CubeSimulator(), start(number)
         world.load(row)
         found = world.columns(row)
-        np.testing.assert_allclose(found["proprio_effector_pos"], scenes.START_EFFECTOR, atol=2e-4)
+        np.testing.assert_allclose(found["proprio_effector_pos"], physics.START_EFFECTOR, atol=2e-4)
         assert found["proprio_gripper_opening"] == 0
-        assert (np.array(scenes.CUBE_AREA[0]) <= row["qpos"][14:16]).all()
-        assert (row["qpos"][14:16] <= np.array(scenes.CUBE_AREA[1])).all()
+        assert (np.array(physics.CUBE_AREA[0]) <= row["qpos"][14:16]).all()
+        assert (row["qpos"][14:16] <= np.array(physics.CUBE_AREA[1])).all()
         assert row["qpos"][16] == 0.02
 
 
 def test_a_cube_without_orientation_is_refused():
     rows = batch(start())
-    rows["qpos"][0, scenes.CUBE_QUATERNION] = 0
+    rows["qpos"][0, physics.CUBE_QUATERNION] = 0
     with pytest.raises(InputError, match=r"of the state must hold a quaternion of the cube .* episode 0 is zero"):
         CubeVectorEnv(1).set_state(rows)
 

@@ -7,12 +7,28 @@ import numpy as np
 import pytest
 
 from alewm.data.inspection import FileStatistics
-from alewm.envs.push_t import weak
-from alewm.envs.push_t.behaviour import NOISE_LEVELS, REPLAYS, collect_episodes, simulate_episode
-from alewm.envs.push_t.demonstrations import LONGEST, SHORTEST, demonstrate, sample_start, stream
-from alewm.envs.push_t.expert import Expert, ExpertConfig
+from alewm.envs.push_t.behaviour import (
+    NOISE_LEVELS,
+    REPLAYS,
+    collect_episodes,
+    collect_weak_episodes,
+    simulate_episode,
+    simulate_weak_episode,
+)
+from alewm.envs.push_t.expert import (
+    LONGEST,
+    SHORTEST,
+    Expert,
+    ExpertConfig,
+    Pose,
+    demonstrate,
+    is_reached,
+    pose_gap,
+    sample_pose,
+    sample_start,
+    stream,
+)
 from alewm.envs.push_t.physics import PushTWorld
-from alewm.envs.push_t.poses import Pose, is_reached, pose_gap, sample_pose
 from alewm.envs.push_t.statistics import PushTStatistics
 from alewm.errors import InputError
 
@@ -175,7 +191,7 @@ def test_the_weak_policy_is_the_public_one():
     """Its figures, measured on the public collector: std 0.5, no memory, fast, the block moving in 31 % of steps."""
     general, own = FileStatistics(), PushTStatistics()
     for index in range(40):
-        episode = weak.simulate_episode(0, index)
+        episode = simulate_weak_episode(0, index)
         general.update(episode)
         own.update(episode)
     found = {**general.result(), **own.result()}
@@ -185,11 +201,11 @@ def test_the_weak_policy_is_the_public_one():
     assert found["block_moving_share"] == pytest.approx(0.31, abs=0.04)
     assert found["length_min"] == found["length_max"] == 101
     with pytest.raises(InputError, match="at least one step, got 0"):
-        weak.simulate_episode(0, 0, max_steps=0)
+        simulate_weak_episode(0, 0, max_steps=0)
 
 
 def test_weak_episodes_are_a_function_of_their_number():
-    first, second = (list(weak.collect_episodes(2, indices, image_size=16))[-1] for indices in ([3], [0, 3]))
+    first, second = (list(collect_weak_episodes(2, indices, image_size=16))[-1] for indices in ([3], [0, 3]))
     for name, values in first.items():
         np.testing.assert_array_equal(values, second[name])
     assert np.abs(first["action"][:-1]).max() <= 1

@@ -15,10 +15,10 @@ from alewm.data.splits import find_families, load_or_make_splits
 from alewm.data.store import EpisodeStore
 from alewm.envs.push_t.copies import copies_of_file, noise_levels, relative_demonstrations, training_demonstrations
 from alewm.envs.push_t.demonstration_file import DemonstrationFile, read_demonstrations
-from alewm.envs.push_t.demonstration_sheet import sheet
 from alewm.envs.push_t.physics import PushTWorld
 from alewm.envs.push_t.render import shared_renderer
 from alewm.errors import InputError
+from alewm_lab.publishing.demonstration_sheet import sheet
 from human_demonstrations import ZARR, demonstrations, tarred, write_zarr, zipped
 
 # The beginning of demonstration 43 of the public file, in which the block is pushed from the first step on.

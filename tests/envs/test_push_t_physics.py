@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from alewm.envs.push_t import geometry
+from alewm.envs.push_t import physics
+from alewm.envs.push_t.env import PushTSimulator, is_free, sample_state
 from alewm.envs.push_t.physics import AT_REST, PushTWorld, goal_distance
-from alewm.envs.push_t.simulator import PushTSimulator, is_free, sample_state
 
 FAR_BLOCK = (350.0, 350.0, 0.0)
 
@@ -52,13 +52,13 @@ def test_the_block_is_the_published_one():
     of = world(block=(256.0, 200.0, 0.7))
     (block,) = (body for body in of.space.bodies if body.body_type == pymunk.Body.DYNAMIC)
     assert (block.mass, block.moment, tuple(block.center_of_gravity)) == (1.0, 3000.0, (0.0, 45.0))
-    bar = pymunk.moment_for_poly(1.0, geometry.BAR)
+    bar = pymunk.moment_for_poly(1.0, physics.BAR)
     assert 2 * bar == pytest.approx(block.moment)
     assert {shape.friction for shape in of.space.shapes} == {0.0}
     assert {shape.elasticity for shape in of.space.shapes} == {0.0}
     corners = {tuple(corner) for shape in block.shapes for corner in shape.get_vertices()}
-    assert corners == set(geometry.BAR) | set(geometry.STEM)
-    assert set(geometry.OUTLINE) <= corners
+    assert corners == set(physics.BAR) | set(physics.STEM)
+    assert set(physics.OUTLINE) <= corners
     assert (of.space.damping, tuple(of.space.gravity), of.space.iterations) == (0.0, (0.0, 0.0), 10)
 
 
@@ -76,7 +76,7 @@ def test_the_block_moves_only_while_it_is_pushed():
 @pytest.mark.parametrize(("pusher_x", "sign"), [(210.0, -1), (302.0, 1)])
 def test_a_push_off_the_centre_turns_the_block(pusher_x, sign):
     of = world(pusher=(pusher_x, 170.0), block=(256.0, 200.0, 0.0))
-    turned = geometry.wrapped(walk(of, (0.0, 0.2), 8)[-1, 4])
+    turned = physics.wrapped(walk(of, (0.0, 0.2), 8)[-1, 4])
     assert turned * sign > 0.2
 
 
@@ -89,14 +89,14 @@ def test_contacts_are_frictionless():
         middle = (before[4] + after[4]) / 2
         along = np.array([math.cos(middle), math.sin(middle)])
         centres = [
-            state[2:4] + geometry.rotation(state[4]) @ np.array(geometry.CENTRE_OF_GRAVITY) for state in (before, after)
+            state[2:4] + physics.rotation(state[4]) @ np.array(physics.CENTRE_OF_GRAVITY) for state in (before, after)
         ]
         assert abs((centres[1] - centres[0]) @ along) < 0.5
 
 
 def test_walls_stop_the_block_and_not_the_pusher():
     squeezed = walk(world(pusher=(256.0, 330.0), block=(256.0, 360.0, 0.0)), (0.0, 0.1), 30)
-    lowest = [geometry.placed(np.array(geometry.OUTLINE), s[2:4], s[4])[:, 1].max() for s in squeezed]
+    lowest = [physics.placed(np.array(physics.OUTLINE), s[2:4], s[4])[:, 1].max() for s in squeezed]
     assert max(lowest) > 500, "the block reaches the wall"
     assert max(lowest) < 510, "and is held there: it gives way sideways"
     free = world(pusher=(40.0, 256.0))

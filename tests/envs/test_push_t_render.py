@@ -14,9 +14,9 @@ import pygame
 import pymunk
 
 from alewm.envs.push_t import render
+from alewm.envs.push_t.env import sample_state
 from alewm.envs.push_t.physics import AT_REST, PushTWorld
 from alewm.envs.push_t.render import PushTRenderer
-from alewm.envs.push_t.simulator import sample_state
 
 REST = np.array(AT_REST)
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from alewm.envs.push_t import geometry
+from alewm.envs.push_t import physics
 from alewm.envs.push_t.physics import PushTWorld
 from alewm.envs.push_t.statistics import FACES, PushTStatistics, block_displacements, is_moving, touched_faces, turns
 
@@ -44,7 +44,7 @@ def test_turns_do_not_jump_at_the_full_turn():
 @pytest.mark.parametrize("angle", [0.0, 2.0, 4.5])
 def test_faces_are_told_apart(place, face, angle):
     origin = np.array([256.0, 250.0])
-    pusher = geometry.placed(np.array([place]), origin, angle)[0]
+    pusher = physics.placed(np.array([place]), origin, angle)[0]
     world = PushTWorld(np.array([*pusher, *origin, angle, 0, 0]))
     num_contacts = np.array([len(world.contacts())])
     assert num_contacts[0] > 0

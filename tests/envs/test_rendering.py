@@ -48,7 +48,7 @@ def test_a_users_choice_is_respected_and_the_end_is_quiet():
 
 def test_what_draws_can_train_afterwards():
     """Software rendering and torch's compiler each bring an LLVM, which must not meet."""
-    done = python(f"import alewm.envs.cube.scene; {DRAW}; import torch._dynamo; print('trained')")
+    done = python(f"import alewm.envs.cube.physics; {DRAW}; import torch._dynamo; print('trained')")
     assert (done.returncode, done.stdout, done.stderr) == (0, "(224, 224, 3)\ntrained\n", "")
 
 

@@ -10,8 +10,8 @@ import h5py
 import hdf5plugin
 import numpy as np
 
+from alewm.envs.push_t.env import sample_state
 from alewm.envs.push_t.physics import PushTWorld
-from alewm.envs.push_t.simulator import sample_state
 
 ZARR = "pusht_cchi_v7_replay.zarr"
 INSIDE = {"states": "data/state", "actions": "data/action", "episode_ends": "meta/episode_ends"}

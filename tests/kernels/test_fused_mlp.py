@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from alewm.errors import InputError
 from alewm.kernels import mlp
-from alewm.kernels.kernel_parts import gelu_and_slope
 from alewm.kernels.mlp import run_narrow_backward, run_widen, why_not_resident
 from alewm.kernels.tiles import Tile, two_parts
+from alewm.kernels.token_kernels import gelu_and_slope
 
 SMALL = Tile(rows=16, chunk=16, warps=1, stages=1)
 STAYS = Tile(rows=16, chunk=16, warps=1, stages=1, resident=1)

@@ -83,7 +83,7 @@ _TASKS = {
             behaviours={
                 "expert": "alewm.envs.push_t.behaviour:collect_episodes",
                 "expert-101": "alewm.envs.push_t.behaviour:collect_episodes_of_101_replays",
-                "weak": "alewm.envs.push_t.weak:collect_episodes",
+                "weak": "alewm.envs.push_t.behaviour:collect_weak_episodes",
             },
             statistics_home="alewm.envs.push_t.statistics:PushTStatistics",
             demonstrations_home="alewm.envs.push_t.copies:copies_of_file",

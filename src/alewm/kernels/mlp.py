@@ -13,7 +13,7 @@ import triton
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from alewm.errors import InputError
-from alewm.kernels import mlp_kernels
+from alewm.kernels import token_kernels
 from alewm.kernels.tiles import Tile, tile_of, two_parts
 from alewm.shapes import Float, Tensor
 
@@ -49,9 +49,11 @@ def run_widen(x: Tensor, w1: Tensor, b1: Tensor, tile: Tile | None = None) -> tu
         weights = (_tiles_of(w1, tile.chunk, columns) for columns in (left, right))
         wide = (_tiles_of(matrix, tile.rows, tile.chunk) for matrix in (slope, a))
         num_programs = _walks(tile, hidden, num_blocks, x.device) * (hidden // tile.chunk)
-        mlp_kernels.widen_resident[(num_programs,)](*rows, *weights, b1, *wide, num_blocks, **sizes, STAGES=tile.stages)
+        token_kernels.widen_resident[(num_programs,)](
+            *rows, *weights, b1, *wide, num_blocks, **sizes, STAGES=tile.stages
+        )
     else:
-        mlp_kernels.widen[(num_blocks,)](x, w1, b1, slope, a, num_rows, **sizes, RIGHT=right, num_stages=tile.stages)
+        token_kernels.widen[(num_blocks,)](x, w1, b1, slope, a, num_rows, **sizes, RIGHT=right, num_stages=tile.stages)
     return slope, a
 
 
@@ -68,11 +70,11 @@ def run_narrow_backward(grad_y: Tensor, w2: Tensor, slope: Tensor, tile: Tile | 
         rows = (_tiles_of(grad_y, tile.rows, columns) for columns in (left, right))
         weights = (_tiles_of(w2, columns, tile.chunk) for columns in (left, right))
         wide = (_tiles_of(matrix, tile.rows, tile.chunk) for matrix in (slope, grad_h))
-        mlp_kernels.narrow_backward_resident[(num_sums * (hidden // tile.chunk),)](
+        token_kernels.narrow_backward_resident[(num_sums * (hidden // tile.chunk),)](
             *rows, *weights, *wide, sums, num_blocks, **sizes, STAGES=tile.stages
         )
     else:
-        mlp_kernels.narrow_backward[(num_blocks,)](
+        token_kernels.narrow_backward[(num_blocks,)](
             grad_y, w2, slope, grad_h, sums, num_rows, **sizes, RIGHT=right, num_stages=tile.stages
         )
     return grad_h, sums.sum(0)

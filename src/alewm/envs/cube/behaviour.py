@@ -10,22 +10,20 @@ target, the seed of the oracle's own numbers, and later targets, so that an epis
 `CubeStatistics` says what the data are like.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
+from typing import ClassVar
 
 import numpy as np
 import torch
 
-from alewm.envs.cube import scene as scenes
+from alewm.envs.cube import physics
 from alewm.envs.cube.physics import SUCCESS_DISTANCE, CubeSimulator
 from alewm.envs.recording import Film, episode_stream, full_length_episode
+from alewm.envs.task import GOAL_OFFSET, Figure, TaskStatistics
 
 from ogbench.manipspace.oracles.plan.cube_plan import CubePlanOracle  # isort: skip (after the choice of a back end)
-from collections.abc import Mapping
-from typing import ClassVar
-
-from alewm.envs.task import GOAL_OFFSET, Figure, TaskStatistics
 
 MAX_STEPS = 200
 """Environment steps of every episode; it has a row more."""
@@ -37,22 +35,22 @@ NOISE, NOISE_SMOOTHING = 0.1, 0.5
 def sample_start(generator: np.random.Generator) -> dict[str, np.ndarray]:
     """A row at rest: the gripper at its start with any yaw, the cube on the floor, anywhere in its area, any yaw."""
     row = CubeSimulator.resting_row()
-    row["qpos"][:6] = scenes.scene().arm_at_start(generator.uniform(-np.pi, np.pi))
-    row["qpos"][scenes.CUBE_POSITION], row["qpos"][scenes.CUBE_QUATERNION] = sample_pose(generator)
+    row["qpos"][:6] = physics.scene().arm_at_start(generator.uniform(-np.pi, np.pi))
+    row["qpos"][physics.CUBE_POSITION], row["qpos"][physics.CUBE_QUATERNION] = sample_pose(generator)
     return row
 
 
 def sample_pose(generator: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     """Position and quaternion of a cube on the floor."""
-    position = np.array([*generator.uniform(*scenes.CUBE_AREA), scenes.CUBE_HEIGHT])
-    return position, scenes.turned(generator.uniform(0, 2 * np.pi))
+    position = np.array([*generator.uniform(*physics.CUBE_AREA), physics.CUBE_HEIGHT])
+    return position, physics.turned(generator.uniform(0, 2 * np.pi))
 
 
 def _collect_episodes(
     seed: int,
     episode_indices: Iterable[int],
     *,
-    image_size: int = scenes.IMAGE_SIZE,
+    image_size: int = physics.IMAGE_SIZE,
     max_steps: int = MAX_STEPS,
     draw_every: int = 1,
     device: torch.device | str = "cpu",
@@ -82,7 +80,7 @@ def _episode(seed: int, index: int, new_goals: bool, max_steps: int, film: Film 
     world.load(sample_start(stream))
     target = sample_pose(stream)
     numbers = np.random.RandomState(stream.integers(2**32, size=8))
-    oracle = CubePlanOracle(scenes.scene(), noise=NOISE, noise_smoothing=NOISE_SMOOTHING)
+    oracle = CubePlanOracle(physics.scene(), noise=NOISE, noise_smoothing=NOISE_SMOOTHING)
 
     def plan() -> None:
         with global_numbers(numbers):

@@ -9,7 +9,6 @@ import torch
 
 from alewm.envs.contract import GoalEnv, Row
 from alewm.envs.cube import behaviour, physics
-from alewm.envs.cube import scene as scenes
 from alewm.envs.simulated import SimulatedVectorEnv, Simulator
 from alewm.errors import InputError
 from alewm.shapes import Tensor
@@ -19,19 +18,19 @@ class CubeVectorEnv(SimulatedVectorEnv):
     """A batch of Cube episodes; the environment itself is described at `CubeEnv`."""
 
     simulator_class: ClassVar[type[Simulator]] = physics.CubeSimulator
-    native_size: ClassVar[int] = scenes.IMAGE_SIZE
+    native_size: ClassVar[int] = physics.IMAGE_SIZE
     action_dim: ClassVar[int] = 5
     clamps_actions: ClassVar[bool] = False
     state_shapes: ClassVar[Mapping[str, tuple[int, ...]]] = {
-        "qpos": (scenes.NUM_QPOS,),
-        "qvel": (scenes.NUM_QVEL,),
+        "qpos": (physics.NUM_QPOS,),
+        "qvel": (physics.NUM_QVEL,),
     }
     # Success is up to and including the limit, and the contract says strictly below.
     success_distance: ClassVar[float] = math.nextafter(physics.SUCCESS_DISTANCE, math.inf)
     restores_exactly: ClassVar[bool] = False
 
     def _check_values(self, rows: dict[str, Tensor], role: str) -> None:
-        is_nowhere = (rows["qpos"][:, scenes.CUBE_QUATERNION] == 0).all(-1)
+        is_nowhere = (rows["qpos"][:, physics.CUBE_QUATERNION] == 0).all(-1)
         if bool(is_nowhere.any()):
             episode = int(is_nowhere.nonzero()[0])
             raise InputError(
@@ -95,7 +94,7 @@ class CubeEnv(GoalEnv):
     def __init__(
         self,
         *,
-        image_size: int = scenes.IMAGE_SIZE,
+        image_size: int = physics.IMAGE_SIZE,
         render_mode: str | None = None,
         device: torch.device | str = "cpu",
     ) -> None:

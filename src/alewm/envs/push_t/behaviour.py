@@ -1,26 +1,36 @@
-"""How Push-T data are made: every demonstration of the expert is replayed several times, with noise.
+"""How Push-T data are made: by noisy replays of an expert's demonstrations, or by the public collector's weak policy.
 
 The published data are 185 human demonstrations, each replayed 101 times with noise of unknown strength. They cannot be
-generated. These have the same form: the episodes number i * R ... i * R + R - 1 replay demonstration i, which is their
-*family*, from the same start and for the same number of steps. The first replay is exact; the others add Gaussian noise
-to every action, of the strengths `NOISE_LEVELS` in turn, and steer back towards the demonstrated path, so that the
-pusher does not wander off and late pushes still meet the block. The block is not steered: pushing without friction
-magnifies small differences, so replays of one demonstration come apart as they go on.
+generated. Ours have the same form. Episodes i * R to i * R + R - 1 replay demonstration i, their *family*, from the
+same start and for the same number of steps. The first replay is exact. The others add Gaussian noise to every action,
+of the strengths `NOISE_LEVELS` in turn, and steer back towards the demonstrated path, so that the pusher does not
+wander off and late pushes still meet the block. The block is not steered: pushing without friction magnifies small
+differences, so replays of one demonstration diverge over time.
+
+The weak policy (`collect_weak_episodes`) is for comparison: others report 30 to 40 % success with such data, and about
+90 % with the published demonstrations. Every step draws a point within 100 pixels of the pusher on each axis, moves it
+into the square of 100 pixels around the block's origin, and commands it, clipped to [-1, 1]. Starts may overlap. (In
+the public collector an episode ends when it meets a random goal, which hardly ever happens.)
 
 An episode's bytes are a function of (seed, episode number, R) alone.
 """
 
-from collections.abc import Iterable, Iterator
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 
 import numpy as np
 import torch
 
-from alewm.envs.push_t import geometry
-from alewm.envs.push_t.demonstrations import LONGEST, demonstrate, stream
-from alewm.envs.push_t.physics import ACTION_PIXELS
-from alewm.envs.push_t.recorder import record_episode, with_small_frames
+from alewm.envs.push_t import physics
+from alewm.envs.push_t.env import BLOCK_HIGH, BLOCK_LOW, PUSHER_HIGH, PUSHER_LOW, recorded_columns
+from alewm.envs.push_t.expert import LONGEST, demonstrate, stream
+from alewm.envs.push_t.physics import ACTION_PIXELS, PushTWorld
+from alewm.envs.push_t.render import shared_renderer
+from alewm.envs.recording import episode_stream, full_length_episode
 from alewm.errors import InputError
+from alewm.resize import area_downsample
+from alewm.shapes import Float
 
 REPLAYS = 16
 """Episodes per demonstration, unless another number is asked for."""
@@ -38,7 +48,7 @@ def collect_episodes(
     seed: int,
     episode_indices: Iterable[int],
     *,
-    image_size: int = geometry.IMAGE_SIZE,
+    image_size: int = physics.IMAGE_SIZE,
     max_steps: int = LONGEST,
     draw_every: int = 1,
     device: torch.device | str = "cpu",
@@ -87,3 +97,88 @@ def simulate_episode(
         "goal_pose": demonstration.goal_poses,
     }
     return record_episode(demonstration.start, act, min(max_steps, num_rows - 1), labels, draw_every)
+
+
+Act = Callable[[int, np.ndarray], np.ndarray]
+"""(step, state [7]) to an action [2]."""
+
+
+def record_episode(
+    start: Float[np.ndarray, "7"],
+    act: Act,
+    num_steps: int,
+    labels: Mapping[str, np.ndarray],
+    draw_every: int = 0,
+) -> dict[str, np.ndarray]:
+    """A finished episode as columns; with `pixels` of native size, first, unless `draw_every` is 0.
+
+    `labels` are further columns, of `num_steps` + 1 rows or more. Actions are executed as they are recorded: in
+    float32.
+    """
+    world, state, size = PushTWorld(start), start, physics.IMAGE_SIZE
+    rows: list[dict[str, np.ndarray]] = []
+    actions: list[np.ndarray] = []
+    # Drawn in place: frames that are gathered first and stacked then take longer to copy than to draw.
+    drawn, draw = range(0, num_steps + 1, draw_every) if draw_every else range(0), shared_renderer()
+    frames = np.empty((len(drawn), size, size, 3), np.uint8)
+    for step in range(num_steps + 1):
+        contacts = world.contacts()
+        if step in drawn:
+            draw(world.state(), contacts, out=frames[step // draw_every])
+        rows.append({**recorded_columns(state, contacts), **{name: values[step] for name, values in labels.items()}})
+        if step < num_steps:
+            actions.append(act(step, state).astype(np.float32))
+            world.step(*actions[-1].astype(np.float64))
+            state = world.state()
+    columns = full_length_episode(rows, actions, [0.0] * num_steps)
+    return {"pixels": frames, **columns} if draw_every else columns
+
+
+def with_small_frames(
+    episodes: Iterator[dict[str, np.ndarray]], image_size: int, device: torch.device | str
+) -> Iterator[dict[str, np.ndarray]]:
+    """The same episodes with frames area-averaged to `image_size` on `device`."""
+    for episode in episodes:
+        if image_size != physics.IMAGE_SIZE:
+            native = torch.from_numpy(episode["pixels"]).to(device)
+            episode["pixels"] = area_downsample(native, image_size).cpu().numpy()
+        yield episode
+
+
+WEAK_STEPS = 100
+WEAK_REACH = 100.0
+"""Pixels that a commanded point may lie from the pusher, and from the block's origin, on each axis."""
+
+
+def collect_weak_episodes(
+    seed: int,
+    episode_indices: Iterable[int],
+    *,
+    image_size: int = physics.IMAGE_SIZE,
+    max_steps: int = WEAK_STEPS,
+    draw_every: int = 1,
+    device: torch.device | str = "cpu",
+) -> Iterator[dict[str, np.ndarray]]:
+    """Finished episodes, with frames unless `draw_every` is 0; columns as in `behaviour`, without its labels."""
+    episodes = (
+        simulate_weak_episode(seed, index, max_steps=max_steps, draw_every=draw_every) for index in episode_indices
+    )
+    return with_small_frames(episodes, image_size, device) if draw_every else episodes
+
+
+def simulate_weak_episode(
+    seed: int, index: int, *, max_steps: int = WEAK_STEPS, draw_every: int = 0
+) -> dict[str, np.ndarray]:
+    """One finished episode as columns, with `pixels` unless `draw_every` is 0."""
+    if max_steps < 1:
+        raise InputError(f"Episodes have at least one step, got {max_steps}.")
+    generator = episode_stream(seed, index)
+    pusher, block = generator.uniform(PUSHER_LOW, PUSHER_HIGH, 2), generator.uniform(BLOCK_LOW, BLOCK_HIGH, 2)
+    start = np.array([*pusher, *block, generator.uniform(0, 2 * math.pi), 0.0, 0.0])
+
+    def act(step: int, state: np.ndarray) -> np.ndarray:
+        point = state[:2] + generator.uniform(-WEAK_REACH, WEAK_REACH, 2)
+        point = point.clip(state[2:4] - WEAK_REACH, state[2:4] + WEAK_REACH)
+        return np.asarray(((point - state[:2]) / ACTION_PIXELS).clip(-1, 1))
+
+    return record_episode(start, act, max_steps, {}, draw_every)

@@ -18,11 +18,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from alewm.envs.push_t import geometry
+from alewm.envs.push_t import physics
+from alewm.envs.push_t.behaviour import record_episode, with_small_frames
 from alewm.envs.push_t.demonstration_file import DemonstrationFile, read_demonstrations
-from alewm.envs.push_t.demonstrations import stream
+from alewm.envs.push_t.expert import stream
 from alewm.envs.push_t.physics import ACTION_PIXELS, PushTWorld
-from alewm.envs.push_t.recorder import record_episode, with_small_frames
 from alewm.errors import InputError
 from alewm.shapes import Float
 
@@ -62,7 +62,7 @@ def relative_demonstrations(file: DemonstrationFile, numbers: Sequence[int]) -> 
         raise InputError(
             f"{file.path} does not hold demonstrations of this Push-T: replaying its actions leaves the block "
             f"{error:.1f} pixels (median) from where it ended, where at most {_MOST_ERROR:g} was expected. Its states "
-            f"and targets must be in pixels of a {geometry.ARENA_SIZE}-pixel arena, ten per second."
+            f"and targets must be in pixels of a {physics.ARENA_SIZE}-pixel arena, ten per second."
         )
     return made
 
@@ -122,7 +122,7 @@ class DemonstrationCopies:
         seed: int,
         episode_indices: Iterable[int],
         *,
-        image_size: int = geometry.IMAGE_SIZE,
+        image_size: int = physics.IMAGE_SIZE,
         max_steps: int | None = None,
         draw_every: int = 1,
         device: torch.device | str = "cpu",

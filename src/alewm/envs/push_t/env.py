@@ -1,5 +1,9 @@
-"""Push-T as a vector environment and as a Gymnasium environment."""
+"""One Push-T episode behind the interface that all simulators share, and where it starts when nothing is loaded.
 
+Push-T as a vector environment and as a Gymnasium environment.
+"""
+
+import math
 from collections.abc import Mapping
 from typing import ClassVar
 
@@ -7,11 +11,92 @@ import numpy as np
 import torch
 
 from alewm.envs.contract import GoalEnv, Row
-from alewm.envs.push_t import geometry, physics
-from alewm.envs.push_t.simulator import PushTSimulator, sample_state
-from alewm.envs.simulated import SimulatedVectorEnv, Simulator
+from alewm.envs.push_t import physics
+from alewm.envs.push_t.render import shared_renderer
+from alewm.envs.simulated import Columns, SimulatedVectorEnv, Simulator
 from alewm.errors import InputError
-from alewm.shapes import Tensor
+from alewm.shapes import Float, Tensor, UInt8
+
+PUSHER_LOW, PUSHER_HIGH = 50.0, 450.0
+BLOCK_LOW, BLOCK_HIGH = 100.0, 400.0
+
+
+def sample_state(generator: np.random.Generator) -> Float[np.ndarray, "7"]:
+    """A state at rest: pusher uniform on [50, 450]², block uniform on [100, 400]² at any angle, not overlapping.
+
+    The whole state is drawn again while pusher and block, or block and walls, touch.
+    """
+    while True:
+        pusher = generator.uniform(PUSHER_LOW, PUSHER_HIGH, 2)
+        block = generator.uniform(BLOCK_LOW, BLOCK_HIGH, 2)
+        angle = generator.uniform(0.0, 2 * math.pi)
+        if is_free(pusher, block, angle):
+            return np.array([*pusher, *block, angle, 0.0, 0.0])
+
+
+def is_free(pusher: Float[np.ndarray, "2"], block: Float[np.ndarray, "2"], angle: float, margin: float = 1.0) -> bool:
+    """Whether the pusher stays `margin` off the block, and the block off the walls."""
+    corners = physics.placed(np.array(physics.OUTLINE), block, angle)
+    low, high = physics.WALLS[0][0], physics.WALLS[2][0]
+    clearance = physics.WALL_RADIUS + margin
+    is_inside = bool(corners.min() > low + clearance and corners.max() < high - clearance)
+    from_block = physics.rotation(angle).T @ (pusher - block)
+    return is_inside and bool(physics.distance_to_block(from_block) > physics.PUSHER_RADIUS + margin)
+
+
+class PushTSimulator(Simulator):
+    """A world, its picture, and the row it was loaded from.
+
+    Loading a row lets a substep pass, so the world is not quite where the row says. Until the first action, `state` and
+    `columns` give the row itself: it is what `load` needs to come back here, and what the file that it came from
+    says. Pictures and distances are those of the world.
+    """
+
+    def __init__(self) -> None:
+        self._draw = shared_renderer()
+        super().__init__()
+
+    @staticmethod
+    def resting_row() -> Columns:
+        """A state without contact."""
+        return {"state": np.array(physics.AT_REST)}
+
+    def load(self, row: Mapping[str, np.ndarray]) -> None:
+        """Begin a new world in the row's state."""
+        self._world = physics.PushTWorld(row["state"])
+        self._state = row["state"].copy()
+
+    def state(self) -> Columns:
+        """`state` [7]: pusher x, y, block x, y, angle, pusher velocity x, y."""
+        return {"state": self._state.copy()}
+
+    def columns(self, goal: Mapping[str, np.ndarray]) -> Columns:
+        """`state`, `proprio` (pusher x, y and velocity), `goal_state` and `n_contacts`."""
+        contacts = self._world.contacts()
+        return {**recorded_columns(self._state, contacts), "goal_state": goal["state"].copy()}
+
+    def advance(self, action: np.ndarray, goal: Mapping[str, np.ndarray] | None) -> None:
+        """One step; Push-T does not look at the goal."""
+        self._world.step(float(action[0]), float(action[1]))
+        self._state = self._world.state()
+
+    def draw(self) -> UInt8[np.ndarray, "224 224 3"]:
+        """The world as it is."""
+        return self._draw(self._world.state(), self._world.contacts())
+
+    def distance(self, goal: Mapping[str, np.ndarray]) -> float:
+        """The larger ratio of an error to its tolerance (`physics.goal_distance`)."""
+        return physics.goal_distance(self._world.state(), goal["state"])
+
+
+def recorded_columns(state: np.ndarray, contacts: list[physics.ContactPoint]) -> Columns:
+    """What a data file records of a state: `state` [7], `proprio` [4] and how often the pusher touches the block."""
+    return {
+        "state": state.copy(),
+        "proprio": state[[0, 1, 5, 6]],
+        "n_contacts": np.array(sum(contact.is_by_pusher for contact in contacts), np.int64),
+    }
+
 
 _FARTHEST = 10_000.0
 
@@ -25,7 +110,7 @@ class PushTVectorEnv(SimulatedVectorEnv):
     success_distance: ClassVar[float] = 1.0
     restores_exactly: ClassVar[bool] = False
     simulator_class: ClassVar[type[Simulator]] = PushTSimulator
-    native_size: ClassVar[int] = geometry.IMAGE_SIZE
+    native_size: ClassVar[int] = physics.IMAGE_SIZE
 
     def _check_values(self, rows: dict[str, Tensor], role: str) -> None:
         places = rows["state"][:, :4]
@@ -34,7 +119,7 @@ class PushTVectorEnv(SimulatedVectorEnv):
             found = places[is_lost][0].tolist()
             raise InputError(
                 f"Column 'state' of the {role} must place pusher and block within {_FARTHEST:g} pixels of the origin "
-                f"(the arena is {geometry.ARENA_SIZE} wide), got {found}."
+                f"(the arena is {physics.ARENA_SIZE} wide), got {found}."
             )
 
 
@@ -91,7 +176,7 @@ class PushTEnv(GoalEnv):
     ![Twelve human demonstrations](../images/envs/push-t-demonstrations.png)
 
     Twelve of the 206, evenly spaced in the file: the first frame, the pusher's way from blue to red, and the block's
-    outline at every fifteenth step and the last (`python -m alewm.envs.push_t.demonstration_sheet PATH OUT`).
+    outline at every fifteenth step and the last (`python -m alewm_lab.publishing.demonstration_sheet PATH OUT`).
 
     **How near this is to the published file.** The demonstrations, their lengths and the number of rows are the same.
     Replayed here without noise, the block ends 0.00 pixels (median; mean 0.05, at most 9.3) from where it ended in the
@@ -123,7 +208,7 @@ class PushTEnv(GoalEnv):
     (`alewm.envs.push_t.expert`). Every demonstration of the expert is one family of 16 episodes, the first exact and
     the others with noise of three strengths (`alewm.envs.push_t.behaviour`); `--behaviour expert-101` replays each 101
     times. Its files also have `goal_pose`, the pose that the expert had in mind. `--behaviour weak` is the public
-    collector's random policy, to compare with (`alewm.envs.push_t.weak`).
+    collector's random policy, to compare with (`alewm.envs.push_t.behaviour`).
 
     ## Differences from the public version
     - The public version keeps the velocity of the block when a row is loaded into a scene that was already moving. Here
@@ -144,7 +229,7 @@ class PushTEnv(GoalEnv):
     def __init__(
         self,
         *,
-        image_size: int = geometry.IMAGE_SIZE,
+        image_size: int = physics.IMAGE_SIZE,
         render_mode: str | None = None,
         device: torch.device | str = "cpu",
     ) -> None:

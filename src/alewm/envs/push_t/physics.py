@@ -1,11 +1,12 @@
-"""Push-T's dynamics: a pymunk space with walls, a disc that is moved and a T that is pushed. Nothing is drawn here.
+"""Push-T's sizes and dynamics: a pymunk space with walls, a disc that is moved and a T that is pushed; no drawing.
 
-The numbers are those of the published environment. What is unusual about them:
+Lengths are in pixels of the 512-pixel arena: x to the right, y down, angles from x towards y. The numbers are those of
+the published environment. What is unusual about them:
 
 - Damping 0 takes the block's velocity away in every substep, so that it moves only while it is pushed.
 - All contacts are without friction and without bounce.
 - The pusher is kinematic: it pushes the block but nothing stops it, the walls included.
-- The block's moment of inertia and centre of gravity are not those of a uniform T (`geometry`).
+- The block's moment of inertia and centre of gravity are not those of a uniform T.
 
 A *state* is seven numbers: pusher x, y; block x, y and angle; pusher velocity x, y. The block's place is that of its
 origin, the middle of the bar's outer edge. A substep leaves the block a velocity that carries it for the next 0.01 s;
@@ -18,8 +19,73 @@ from typing import NamedTuple
 import numpy as np
 import pymunk
 
-from alewm.envs.push_t import geometry
 from alewm.shapes import Float
+
+ARENA_SIZE = 512
+"""Pixels per side of the arena and of the canvas it is drawn on."""
+
+IMAGE_SIZE = 224
+"""Pixels per side of the native image."""
+
+PUSHER_RADIUS = 15.0
+
+BAR = ((-60.0, 0.0), (60.0, 0.0), (60.0, 30.0), (-60.0, 30.0))
+"""Corners of the T's bar, relative to the block's origin, the middle of the bar's outer edge."""
+
+STEM = ((-15.0, 30.0), (15.0, 30.0), (15.0, 120.0), (-15.0, 120.0))
+"""Corners of the T's stem, which points along +y at angle 0: down in the image."""
+
+OUTLINE = (
+    (-60.0, 0.0),
+    (60.0, 0.0),
+    (60.0, 30.0),
+    (15.0, 30.0),
+    (15.0, 120.0),
+    (-15.0, 120.0),
+    (-15.0, 30.0),
+    (-60.0, 30.0),
+)
+"""Corners of the whole T, in order."""
+
+CENTRE_OF_GRAVITY = (0.0, 45.0)
+"""Relative to the origin: the mean of the centres of bar and stem, whatever their masses."""
+
+BLOCK_MASS = 1.0
+BLOCK_MOMENT = 3000.0
+"""As the published environment has it: twice the bar's moment about the origin. The stem does not enter."""
+
+WALLS = ((5.0, 5.0), (506.0, 5.0), (506.0, 506.0), (5.0, 506.0))
+"""Corners of the square of walls."""
+
+WALL_RADIUS = 2.0
+
+
+_LOW_CORNERS, _HIGH_CORNERS = (np.array([corners[place] for corners in (BAR, STEM)]) for place in (0, 2))
+
+
+def rotation(angle: float) -> Float[np.ndarray, "2 2"]:
+    """The matrix that turns column vectors by `angle`."""
+    cosine, sine = math.cos(angle), math.sin(angle)
+    return np.array([[cosine, -sine], [sine, cosine]])
+
+
+def placed(
+    points: Float[np.ndarray, "corners 2"], origin: Float[np.ndarray, "2"], angle: float
+) -> Float[np.ndarray, "corners 2"]:
+    """`points` of a block, given relative to its origin, in the arena."""
+    return np.asarray(points @ rotation(angle).T + origin)
+
+
+def distance_to_block(points: Float[np.ndarray, "*points 2"]) -> Float[np.ndarray, "*points"]:
+    """From each point, given relative to the block's origin and angle, to the nearest of the block; 0 inside."""
+    gaps = np.maximum(_LOW_CORNERS - points[..., None, :], points[..., None, :] - _HIGH_CORNERS).clip(0)
+    return np.asarray(np.sqrt(np.square(gaps).sum(-1)).min(-1))
+
+
+def wrapped(angle: float) -> float:
+    """The same direction in [-pi, pi]."""
+    return math.remainder(angle, 2 * math.pi)
+
 
 STATE_DIM = 7
 SUBSTEPS = 10
@@ -61,16 +127,16 @@ class PushTWorld:
         """
         self.space = pymunk.Space()
         self.space.damping = 0.0
-        corners = geometry.WALLS
+        corners = WALLS
         self._walls = [
-            pymunk.Segment(self.space.static_body, start, end, geometry.WALL_RADIUS)
+            pymunk.Segment(self.space.static_body, start, end, WALL_RADIUS)
             for start, end in zip(corners, corners[1:] + corners[:1], strict=True)
         ]
         self._pusher = pymunk.Body(body_type=pymunk.Body.KINEMATIC)
-        self._disc = pymunk.Circle(self._pusher, geometry.PUSHER_RADIUS)
-        self._block = pymunk.Body(geometry.BLOCK_MASS, geometry.BLOCK_MOMENT)
-        self._block.center_of_gravity = geometry.CENTRE_OF_GRAVITY
-        shapes = [pymunk.Poly(self._block, corners) for corners in (geometry.BAR, geometry.STEM)]
+        self._disc = pymunk.Circle(self._pusher, PUSHER_RADIUS)
+        self._block = pymunk.Body(BLOCK_MASS, BLOCK_MOMENT)
+        self._block.center_of_gravity = CENTRE_OF_GRAVITY
+        shapes = [pymunk.Poly(self._block, corners) for corners in (BAR, STEM)]
         self.space.add(*self._walls, self._pusher, self._disc, self._block, *shapes)
 
         x, y, block_x, block_y, angle, velocity_x, velocity_y = (float(number) for number in state)
@@ -121,5 +187,5 @@ def goal_distance(state: Float[np.ndarray, "7"], goal: Float[np.ndarray, "7"]) -
     The position's error is one norm over pusher and block together; velocities do not count.
     """
     position_error = math.sqrt(float(np.square(state[:4] - goal[:4]).sum()))
-    angle_error = abs(geometry.wrapped(float(state[4] - goal[4])))
+    angle_error = abs(wrapped(float(state[4] - goal[4])))
     return max(position_error / POSITION_TOLERANCE, angle_error / ANGLE_TOLERANCE)

@@ -22,7 +22,7 @@ from functools import cache
 import cv2
 import numpy as np
 
-from alewm.envs.push_t import geometry
+from alewm.envs.push_t import physics
 from alewm.envs.push_t.physics import ContactPoint
 from alewm.shapes import Float, Int, UInt8
 
@@ -56,11 +56,11 @@ def _disc(radius: int) -> _Corners:
     return np.concatenate((left, right[::-1])).astype(np.int32)
 
 
-_DISCS = {radius: _disc(radius) for radius in (EDGE_RADIUS, PUSHER_FILL_RADIUS, int(geometry.PUSHER_RADIUS))}
-_RECTANGLES = np.array((geometry.BAR, geometry.STEM)).reshape(-1, 2)
+_DISCS = {radius: _disc(radius) for radius in (EDGE_RADIUS, PUSHER_FILL_RADIUS, int(physics.PUSHER_RADIUS))}
+_RECTANGLES = np.array((physics.BAR, physics.STEM)).reshape(-1, 2)
 _NEXT = np.array([1, 2, 3, 0, 5, 6, 7, 4])  # each corner's neighbour in its rectangle
 _ASIDE = np.array([[0, 1], [1, 0]], np.int32)  # across a line that is rather level, and one that is rather upright
-_WALL_CORNERS = np.array(geometry.WALLS, np.int32)
+_WALL_CORNERS = np.array(physics.WALLS, np.int32)
 _WALL_STRIP = np.full((2 * EDGE_RADIUS + 1, int(np.ptp(_WALL_CORNERS)) + 1, 3), WALL, np.uint8)
 
 
@@ -72,7 +72,7 @@ class PushTRenderer:
     """
 
     def __init__(self) -> None:
-        size = geometry.ARENA_SIZE
+        size = physics.ARENA_SIZE
         self._background = np.full((size, size, 3), WHITE, np.uint8)
         for points in _rectangles_at(*ANCHOR_PLACE, ANCHOR_ANGLE).reshape(2, 4, 2):
             cv2.fillConvexPoly(self._background, points, ANCHOR)
@@ -110,7 +110,7 @@ class PushTRenderer:
             for pieces in (lines, bands, discs):
                 for piece in pieces[part]:
                     cv2.fillConvexPoly(canvas, piece, BLOCK_EDGE)
-        for radius, colour in ((int(geometry.PUSHER_RADIUS), PUSHER_RIM), (PUSHER_FILL_RADIUS, PUSHER_FILL)):
+        for radius, colour in ((int(physics.PUSHER_RADIUS), PUSHER_RIM), (PUSHER_FILL_RADIUS, PUSHER_FILL)):
             cv2.fillConvexPoly(canvas, _discs_at(place, radius)[0], colour)
         self._drawn = _regions(corners, place)
         if any(_is_at_the_edge(region) for region in self._drawn):
@@ -123,7 +123,7 @@ class PushTRenderer:
 def _regions(block: _Corners, pusher: _Corners) -> "list[_Region]":
     """Whole tiles that hold the block with the marks of its contacts, and the pusher, as far as they are in sight."""
     found = []
-    for points, margin in ((block, _BLOCK_MARGIN), (pusher, int(geometry.PUSHER_RADIUS))):
+    for points, margin in ((block, _BLOCK_MARGIN), (pusher, int(physics.PUSHER_RADIUS))):
         (left, top), (right, bottom) = points.min(0).tolist(), points.max(0).tolist()
         rows, columns = _tiles(top - margin, bottom + margin), _tiles(left - margin, right + margin)
         if rows.start < rows.stop and columns.start < columns.stop:
@@ -133,12 +133,12 @@ def _regions(block: _Corners, pusher: _Corners) -> "list[_Region]":
 
 def _tiles(first: int, last: int) -> slice:
     """The pixels of the tiles that pixels `first` to `last` lie in."""
-    size = geometry.ARENA_SIZE
+    size = physics.ARENA_SIZE
     return slice(min(max(first // _TILE * _TILE, 0), size), min(max((last // _TILE + 1) * _TILE, 0), size))
 
 
 def _is_at_the_edge(region: "_Region") -> bool:
-    return any(part.start < _TILE or part.stop > geometry.ARENA_SIZE - _TILE for part in region)
+    return any(part.start < _TILE or part.stop > physics.ARENA_SIZE - _TILE for part in region)
 
 
 def _reduced(canvas: UInt8[np.ndarray, "height width 3"]) -> UInt8[np.ndarray, "small_height small_width 3"]:
@@ -148,7 +148,7 @@ def _reduced(canvas: UInt8[np.ndarray, "height width 3"]) -> UInt8[np.ndarray, "
 
 def _rectangles_at(x: float, y: float, angle: float) -> _Corners:
     """The corners of bar and stem, four each, rounded to pixels."""
-    return np.asarray(np.rint(geometry.placed(_RECTANGLES, np.array([x, y]), angle)), np.int32)
+    return np.asarray(np.rint(physics.placed(_RECTANGLES, np.array([x, y]), angle)), np.int32)
 
 
 def _discs_at(points: _Corners, radius: int) -> Int[np.ndarray, "discs _ 2"]:
@@ -168,7 +168,7 @@ def _edges(corners: _Corners) -> tuple[Int[np.ndarray, "edges 4 2"], Int[np.ndar
 
 def _draw_walls(canvas: _Canvas) -> None:
     """The walls' fat segments: level or upright, they are strips with a disc at each corner."""
-    (low, _), (high, _) = geometry.WALLS[:2]
+    (low, _), (high, _) = physics.WALLS[:2]
     for wall in (int(low), int(high)):
         across, along = (slice(wall - EDGE_RADIUS, wall + EDGE_RADIUS + 1), slice(int(low), int(high) + 1))
         canvas[across, along] = _WALL_STRIP
@@ -195,7 +195,7 @@ def _mark(canvas: _Canvas, contact: ContactPoint) -> None:
 
 
 def _blend(canvas: _Canvas, row: int, column: int, cover: float) -> None:
-    if cover > 0 and 0 <= row < geometry.ARENA_SIZE and 0 <= column < geometry.ARENA_SIZE:
+    if cover > 0 and 0 <= row < physics.ARENA_SIZE and 0 <= column < physics.ARENA_SIZE:
         pixel = canvas[row, column].tolist()
         canvas[row, column] = [int(old + (new - old) * cover) for old, new in zip(pixel, CONTACT, strict=True)]
 

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from alewm.envs.push_t import geometry
+from alewm.envs.push_t import physics
 from alewm.envs.task import GOAL_OFFSET, Figure, TaskStatistics
 from alewm.shapes import Bool, Float, Int
 
@@ -100,14 +100,14 @@ class PushTStatistics(TaskStatistics):
         if not self._states:
             return {}
         state = np.concatenate(self._states)
-        off_centre = np.abs(state[:, 2:4] - geometry.ARENA_SIZE / 2).max(1)
+        off_centre = np.abs(state[:, 2:4] - physics.ARENA_SIZE / 2).max(1)
         return {
             **self._contact_figures(state),
             **self._motion_figures(),
             "block_position_mean": state[:, 2:4].mean(0).tolist(),
             "block_position_std": state[:, 2:4].std(0).tolist(),
             "near_centre_share": float((off_centre <= _NEAR_CENTRE).mean()),
-            "near_border_share": float((off_centre >= geometry.ARENA_SIZE / 2 - _NEAR_BORDER).mean()),
+            "near_border_share": float((off_centre >= physics.ARENA_SIZE / 2 - _NEAR_BORDER).mean()),
             "least_share_of_30_degrees": float(_shares(state[:, 4] % (2 * np.pi)).min()),
             "pusher_position_std": state[:, :2].std(0).tolist(),
             "pusher_position_min": state[:, :2].min(0).tolist(),

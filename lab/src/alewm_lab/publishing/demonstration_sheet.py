@@ -1,6 +1,6 @@
 """A picture of twelve human demonstrations, for the environment's page.
 
-    python -m alewm.envs.push_t.demonstration_sheet pusht.zip docs/images/envs/push-t-demonstrations.png
+    python -m alewm_lab.publishing.demonstration_sheet pusht.zip docs/images/envs/push-t-demonstrations.png
 
 Each tile is the first frame of a demonstration, with the pusher's way from blue to red and the outline of the block at
 every fifteenth step and the last, darker as time goes on. The demonstrations are evenly spaced in the file, not chosen.
@@ -12,7 +12,7 @@ from pathlib import Path
 import cv2
 import numpy as np
 
-from alewm.envs.push_t import geometry
+from alewm.envs.push_t import physics
 from alewm.envs.push_t.copies import relative_demonstrations
 from alewm.envs.push_t.demonstration_file import DemonstrationFile, read_demonstrations
 from alewm.envs.push_t.physics import PushTWorld
@@ -33,7 +33,7 @@ def sheet(file: DemonstrationFile) -> UInt8[np.ndarray, "Y X 3"]:
     rows, columns = TILES
     count = min(rows * columns, len(file.ends))
     numbers = sorted({round(number) for number in np.linspace(0, len(file.ends) - 1, count)})
-    size = geometry.IMAGE_SIZE
+    size = physics.IMAGE_SIZE
     side = size + _GAP
     picture = np.full((rows * side - _GAP, columns * side - _GAP, 3), 255, np.uint8)
     for place, number in enumerate(numbers):
@@ -46,11 +46,11 @@ def _tile(file: DemonstrationFile, number: int) -> UInt8[np.ndarray, "Y X 3"]:
     (demonstration,) = relative_demonstrations(file, [number])
     world = PushTWorld(demonstration.start)
     tile = shared_renderer()(world.state(), world.contacts()).copy()
-    scale = geometry.IMAGE_SIZE / geometry.ARENA_SIZE * (1 << _SHIFT)
+    scale = physics.IMAGE_SIZE / physics.ARENA_SIZE * (1 << _SHIFT)
     states = file.states[file.rows_of(number)].astype(np.float64)
     shares = np.linspace(0, 1, len(states))
     for step in (*range(_OUTLINE_EVERY, len(states) - 1, _OUTLINE_EVERY), len(states) - 1):
-        corners = geometry.placed(np.array(geometry.OUTLINE), states[step, 2:4], float(states[step, 4]))
+        corners = physics.placed(np.array(physics.OUTLINE), states[step, 2:4], float(states[step, 4]))
         shade = np.full(3, 190 - 150 * shares[step])
         _line(tile, corners * scale, shade, closed=True)
     for step in range(len(states) - 1):
