@@ -6,7 +6,7 @@ import torch
 
 from alewm.capacity.prefix import prefix_masks
 from alewm.capacity.prior import survival
-from alewm.evaluation.trained import Trained
+from alewm.evaluation.held_out import Trained
 from alewm.sweeps.library import TrainingWork
 from alewm_lab.experiments import surprise
 from alewm_lab.experiments.request import Request, make_scale

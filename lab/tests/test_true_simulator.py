@@ -8,8 +8,7 @@ import torch
 
 from alewm.envs.registry import get_task
 from alewm.errors import InputError
-from alewm.evaluation.closed_loop import run_closed_loop
-from alewm.evaluation.floors import Unseen
+from alewm.evaluation.closed_loop import Unseen, run_closed_loop
 from alewm.planning.cem import CEMConfig
 from alewm.planning.noise import candidate_noise
 from alewm.planning.planner import PlanningConfig

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from alewm.evaluation.evaluate_run import agreement
-from alewm.evaluation.records import EpisodeRecord
+from alewm.evaluation.success import EpisodeRecord
 
 RECORD = EpisodeRecord(
     episode=3,

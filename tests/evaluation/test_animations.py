@@ -9,9 +9,8 @@ from PIL import Image
 
 from alewm.errors import InputError
 from alewm.evaluation.animations import GAP, choose_episodes, film, write_gif
-from alewm.evaluation.closed_loop import GoalPairs, run_closed_loop
-from alewm.evaluation.floors import UniformRandom
-from alewm.evaluation.records import EpisodeRecord
+from alewm.evaluation.closed_loop import GoalPairs, UniformRandom, run_closed_loop
+from alewm.evaluation.success import EpisodeRecord
 from point_world import ACTION_DIM, PointEnvs, draw, rows
 
 RECORD = EpisodeRecord(0, 0, 25, 42, 8, (1.0,), True, False, 3, (0.1,), (3.0, 2.0, 1.0, 0.0), False, False)

@@ -10,13 +10,18 @@ import torch
 
 from alewm.capacity.prior import polynomial_prior
 from alewm.errors import InputError
-from alewm.evaluation.closed_loop import GoalPairs, run_closed_loop
+from alewm.evaluation.closed_loop import DoNothing, GoalPairs, Replay, UniformRandom, Unseen, run_closed_loop
 from alewm.evaluation.evaluate_run import interval_in_words
-from alewm.evaluation.floors import DoNothing, Replay, UniformRandom, Unseen
 from alewm.evaluation.held_out import load_pairs, save_pairs
-from alewm.evaluation.records import compare_records, read_records, summarise, write_records
 from alewm.evaluation.statistics import family_interval, wilson_interval
-from alewm.evaluation.success import evaluate, evaluate_in_parts
+from alewm.evaluation.success import (
+    compare_records,
+    evaluate,
+    evaluate_in_parts,
+    read_records,
+    summarise,
+    write_records,
+)
 from alewm.planning.cem import CEMConfig
 from alewm.planning.planner import Planner, PlanningConfig
 from point_world import ACTION_DIM, ACTION_MEAN, ACTION_STD, RADIUS, SUPPORT, KnownWorld, PointEnvs, rows

@@ -17,7 +17,7 @@ from alewm.data.store import EpisodeStore
 from alewm.data.writer import StoreWriter
 from alewm.evaluation.closed_loop import GoalPairs
 from alewm.evaluation.held_out import load_pairs, save_pairs
-from alewm.evaluation.records import read_records
+from alewm.evaluation.success import read_records
 from alewm.interop.lewm import export_lewm, load_lewm
 from alewm.model.checkpoint import check_digests
 from alewm.model.world_model import build_world_model

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from alewm.evaluation.evaluate_run import evaluate_run
-from alewm.evaluation.records import read_records, summarise
 from alewm.evaluation.settings import EvaluationSettings
+from alewm.evaluation.success import read_records, summarise
 from alewm_lab.publishing.publish import episode_columns
 from alewm_lab.publishing.published import read_published
 

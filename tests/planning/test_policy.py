@@ -10,7 +10,7 @@ import torch
 from alewm.envs.registry import get_task
 from alewm.errors import InputError
 from alewm.evaluation.held_out import load_pairs
-from alewm.evaluation.records import read_records
+from alewm.evaluation.success import read_records
 from alewm.planning.cem import CEMConfig
 from alewm.planning.planner import Planner, PlanningConfig
 from alewm.planning.policy import Policy, RecedingHorizon

@@ -11,8 +11,7 @@ from alewm.capacity.prior import polynomial_prior
 from alewm.errors import InputError
 from alewm.evaluation.animations import film, write_gif
 from alewm.evaluation.closed_loop import GoalPairs
-from alewm.evaluation.records import write_records
-from alewm.evaluation.success import evaluate
+from alewm.evaluation.success import evaluate, write_records
 from alewm.planning.cem import CEMConfig
 from alewm.planning.planner import Planner, PlanningConfig
 from alewm.report.gather import read_run

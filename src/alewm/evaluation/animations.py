@@ -9,7 +9,7 @@ from PIL import Image
 
 from alewm.errors import InputError
 from alewm.evaluation.closed_loop import ClosedLoop, GoalEnvs, GoalPairs
-from alewm.evaluation.records import EpisodeRecord
+from alewm.evaluation.success import EpisodeRecord
 from alewm.files import write_bytes
 from alewm.shapes import Tensor, UInt8
 

@@ -22,9 +22,15 @@ from alewm.evaluation.animations import choose_episodes, film, write_gif
 from alewm.evaluation.closed_loop import GoalPairs
 from alewm.evaluation.distill_run import with_dynamics
 from alewm.evaluation.held_out import find_pairs, task_of
-from alewm.evaluation.records import EpisodeRecord, compare_records, read_records, write_records
 from alewm.evaluation.settings import OWN_DYNAMICS, EvaluationSettings, check_same_settings, results_folder
-from alewm.evaluation.success import Evaluation, evaluate_in_parts
+from alewm.evaluation.success import (
+    EpisodeRecord,
+    Evaluation,
+    compare_records,
+    evaluate_in_parts,
+    read_records,
+    write_records,
+)
 from alewm.files import read_if_there, read_json, read_object, write_json
 from alewm.model.world_model import WorldModel
 from alewm.planning.distilled import DistilledModel

@@ -11,8 +11,7 @@ from torch.nn import functional
 
 from alewm.envs.task import readings
 from alewm.errors import InputError
-from alewm.evaluation.held_out import own_data_path
-from alewm.evaluation.trained import SAMPLE_SEED, Trained, write_measurement
+from alewm.evaluation.held_out import SAMPLE_SEED, Trained, own_data_path, write_measurement
 from alewm.shapes import Bool, Float, Tensor
 from alewm.training.checkpoint import data_set_of, latest_checkpoint, read_description
 

@@ -6,7 +6,7 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from alewm.evaluation.records import EpisodeRecord
+from alewm.evaluation.success import EpisodeRecord
 from alewm.report.gather import Run
 from alewm.theme import Draw, Series, Theme, new_axes, simplified, thinned
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from alewm.envs.registry import get_task, task_names
 from alewm.errors import InputError
-from alewm.evaluation.records import EpisodeRecord, read_records
 from alewm.evaluation.settings import EVALUATIONS
+from alewm.evaluation.success import EpisodeRecord, read_records
 from alewm.files import read_object
 from alewm.runs.folder import is_number, read_metrics, require_run
 from alewm.theme import Series

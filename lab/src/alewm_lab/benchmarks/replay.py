@@ -28,8 +28,16 @@ from alewm.data.store import EpisodeStore
 from alewm.envs.registry import get_task
 from alewm.envs.task import Task
 from alewm.errors import InputError, unknown_name
-from alewm.evaluation.closed_loop import BatchPolicy, ClosedLoop, GoalPairs, run_closed_loop
-from alewm.evaluation.floors import DoNothing, Replay, UniformRandom, Unseen
+from alewm.evaluation.closed_loop import (
+    BatchPolicy,
+    ClosedLoop,
+    DoNothing,
+    GoalPairs,
+    Replay,
+    UniformRandom,
+    Unseen,
+    run_closed_loop,
+)
 from alewm.evaluation.statistics import Proportion
 from alewm.evaluation.success import BUDGET
 from alewm.progress import Progress

@@ -28,10 +28,8 @@ from alewm.data.normalize import ActionStatistics
 from alewm.envs.contract import VectorGoalEnv
 from alewm.envs.registry import get_task
 from alewm.errors import InputError
-from alewm.evaluation.closed_loop import GoalPairs, run_closed_loop
-from alewm.evaluation.floors import Unseen
-from alewm.evaluation.records import write_records
-from alewm.evaluation.success import BUDGET
+from alewm.evaluation.closed_loop import GoalPairs, Unseen, run_closed_loop
+from alewm.evaluation.success import BUDGET, write_records
 from alewm.files import parse_json
 from alewm.planning.cem import solve
 from alewm.planning.noise import candidate_noise

@@ -7,8 +7,8 @@ from typing import Any
 import torch
 
 from alewm.capacity.prefix import TEMPERATURE, gumbel_noise, mask_of_choice, prefix_masks, straight_through_choice
+from alewm.evaluation.held_out import SAMPLE_SEED, EncodedWindows, Trained
 from alewm.evaluation.statistics import Spread
-from alewm.evaluation.trained import SAMPLE_SEED, EncodedWindows, Trained
 from alewm.model.world_model import WorldModel
 from alewm.shapes import Float, Tensor
 from alewm.sweeps.library import EvaluationWork, TrainingRun, TrainingWork, Work

@@ -7,10 +7,10 @@ from typing import Any
 
 import torch
 
-from alewm.evaluation.records import EpisodeRecord, read_records
+from alewm.evaluation.held_out import read_measurement, write_measurement
 from alewm.evaluation.settings import EvaluationSettings
 from alewm.evaluation.statistics import Spread
-from alewm.evaluation.trained import read_measurement, write_measurement
+from alewm.evaluation.success import EpisodeRecord, read_records
 from alewm.runs.folder import read_metrics
 from alewm.sweeps.library import EvaluationWork, Library, NotThereYetError, TrainingRun, TrainingWork, Work, over_seeds
 from alewm.tables import Cell, Table

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 
 from alewm.capacity.prior import distance_from_survival
+from alewm.evaluation.held_out import Trained
 from alewm.evaluation.statistics import Spread
-from alewm.evaluation.trained import Trained
 from alewm.sweeps.grid import DEGREE
 from alewm.sweeps.library import EvaluationWork, TrainingRun, TrainingWork
 from alewm.tables import Cell, Row, Table

@@ -13,8 +13,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from alewm.evaluation.closed_loop import GoalPairs
-from alewm.evaluation.records import EpisodeRecord
-from alewm.evaluation.trained import Trained
+from alewm.evaluation.held_out import Trained
+from alewm.evaluation.success import EpisodeRecord
 from alewm.sweeps.library import EvaluationWork, Work
 from alewm.tables import Cell, Row, Table
 from alewm.theme import Draw, Theme

@@ -13,9 +13,9 @@ from alewm.errors import InputError
 from alewm.evaluation.animations import as_gif, film
 from alewm.evaluation.closed_loop import ClosedLoop
 from alewm.evaluation.evaluate_run import ACTIONS
-from alewm.evaluation.records import EpisodeRecord
+from alewm.evaluation.held_out import Trained
 from alewm.evaluation.settings import EvaluationSettings
-from alewm.evaluation.trained import Trained
+from alewm.evaluation.success import EpisodeRecord
 from alewm.runs.folder import load_tensors
 from alewm.shapes import Tensor, UInt8
 from alewm.sweeps.library import EvaluationWork, TrainingRun

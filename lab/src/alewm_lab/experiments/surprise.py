@@ -9,8 +9,8 @@ import torch
 from matplotlib.figure import Figure
 
 from alewm.data.windows import WindowShape
+from alewm.evaluation.held_out import SAMPLE_SEED, Trained
 from alewm.evaluation.statistics import Spread
-from alewm.evaluation.trained import SAMPLE_SEED, Trained
 from alewm.shapes import Float, Tensor
 from alewm.sweeps.library import TrainingWork
 from alewm.tables import Cell, Row, Table

@@ -15,8 +15,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from alewm.capacity.prior import distance_from_survival
+from alewm.evaluation.held_out import SAMPLE_SEED, EncodedWindows, Trained
 from alewm.evaluation.probes import PROBES, fit_networks, fit_ridge
-from alewm.evaluation.trained import SAMPLE_SEED, EncodedWindows, Trained
 from alewm.model.world_model import WorldModel
 from alewm.shapes import Float, Tensor
 from alewm.sweeps.library import TrainingWork

@@ -10,8 +10,8 @@ from typing import Any
 
 from alewm.config import differences
 from alewm.errors import InputError
-from alewm.evaluation.records import EpisodeRecord, read_records
 from alewm.evaluation.settings import EvaluationSettings
+from alewm.evaluation.success import EpisodeRecord, read_records
 from alewm.files import read_if_there, read_json
 from alewm.report.gather import read_run
 from alewm.runs.provenance import clean_commit, portable
