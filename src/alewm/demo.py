@@ -28,6 +28,7 @@ from alewm.planning.planner import Planner, PlanningConfig
 from alewm.planning.search import choose_search, plan_group
 from alewm.progress import Progress
 from alewm.runs.folder import RunFolder, read_metrics
+from alewm.shapes import FRAME_SKIP
 from alewm.training.acceleration import rehearse
 from alewm.training.config import RunConfig
 from alewm.training.presets import preset
@@ -105,7 +106,7 @@ def rehearse_search(config: WorldModelConfig, planning: PlanningConfig, device: 
     if search.inner_loop is plan_group:
         return
     episodes, size = EPISODES_PER_BATCH[device.type], config.encoder.image_size
-    action_dim = config.action_dim // planning.frame_skip
+    action_dim = config.action_dim // FRAME_SKIP
     planning = replace(planning, episodes_per_batch=episodes)
     planner = Planner(model, [0.0] * action_dim, [1.0] * action_dim, planning, inner_loop=search.inner_loop)
     generator = torch.Generator().manual_seed(1)

@@ -19,4 +19,7 @@ Annotations are enforced while testing (`conftest.py` installs the checker) and 
 from jaxtyping import Bool, Float, Int, UInt8
 from torch import Tensor
 
-__all__ = ["Bool", "Float", "Int", "Tensor", "UInt8"]
+__all__ = ["FRAME_SKIP", "Bool", "Float", "Int", "Tensor", "UInt8"]
+
+FRAME_SKIP = 5
+"""Environment steps per latent step, and so actions in a block, where nothing else is said; the paper's."""

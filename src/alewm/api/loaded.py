@@ -96,6 +96,11 @@ class LoadedModel:
         return self.data_set.task
 
     @property
+    def frame_skip(self) -> int:
+        """Environment steps per latent step, and so actions in a block."""
+        return self.description.config.frame_skip
+
+    @property
     def capacities(self) -> tuple[int, ...]:
         """The capacities it may plan with; the last is the width of the latent."""
         return self.model.support.capacities
@@ -111,16 +116,11 @@ class LoadedModel:
         `actions` are [steps, action], in the environment's units; steps are a multiple of the frame skip. With a
         `capacity`, only so many coordinates are carried and returned.
         """
-        config, statistics = self._images.config, self.data_set.statistics
+        frame_skip, statistics = self.frame_skip, self.data_set.statistics
         given = np.asarray(actions, dtype=np.float32)
-        if (
-            given.ndim != 2
-            or given.shape[1] != len(statistics.mean)
-            or len(given) % config.frame_skip
-            or not len(given)
-        ):
+        if given.ndim != 2 or given.shape[1] != len(statistics.mean) or len(given) % frame_skip or not len(given):
             raise InputError(
-                f"Actions are [steps, {len(statistics.mean)}], in blocks of {config.frame_skip} steps; got "
+                f"Actions are [steps, {len(statistics.mean)}], in blocks of {frame_skip} steps; got "
                 f"{list(given.shape)}."
             )
         if not np.isfinite(given).all():
@@ -161,6 +161,7 @@ class LoadedModel:
     def planner(self, config: PlanningConfig | None = None) -> Planner:
         """The planner behind `plan` and `policy`, which also takes batches."""
         statistics, search = self.data_set.statistics, choose_search(self._planning_model, self.device)
+        config = (config or PlanningConfig()).at_frame_skip(self.frame_skip)
         return Planner(self._planning_model, statistics.mean, statistics.std, config, inner_loop=search.inner_loop)
 
     def _encoded(self, frames: Images, which: str) -> tuple[Tensor, Tensor, bool]:

@@ -51,8 +51,12 @@ class Collect:
     max_steps: Maybe[int] = None
     """Cut episodes after this many environment steps, for a quick try; if not given, where the task does."""
     draw_every: int = 1
-    """Draw one of so many steps, 1 or 5. Training looks at frames five steps apart; with 5 its windows start at every
-    fifth step, and where drawing takes the time (reacher, cube) the same time gives four times as many episodes."""
+    """Draw one of so many steps, 1 or the frame skip. Training looks at frames that are a frame skip apart; windows
+    then start at drawn steps only. Where drawing takes the time (reacher, cube), 5 gives four times as many episodes in
+    the same time."""
+    frame_skip: Maybe[int] = None
+    """Environment steps per latent step, stored in the file; training takes it from there. If not given, training
+    decides: 5, as in the paper."""
     jobs: int = 0
     """Processes to use; 0 means one per core."""
 
@@ -97,5 +101,6 @@ class Collect:
             demonstrations=chosen,
             max_steps=self.max_steps,
             draw_every=self.draw_every,
+            frame_skip=self.frame_skip,
             jobs=self.jobs,
         )

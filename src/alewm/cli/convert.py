@@ -36,6 +36,8 @@ class Convert:
     """The task's name, stored in the file; a preset for another task then refuses it."""
     fps: Maybe[float] = None
     """Rows per second, stored in the file; if not given, what the data set or the first video says."""
+    frame_skip: Maybe[int] = None
+    """Rows per latent step, stored in the file; training takes it from there. If not given, training decides: 5."""
     episodes: Maybe[int] = None
     """Only the first so many episodes."""
     compression: Filter = "gzip"
@@ -62,6 +64,7 @@ class Convert:
                 self.out,
                 task=self.task,
                 fps=self.fps,
+                frame_skip=self.frame_skip,
                 num_episodes=self.episodes,
                 compression=Compression(self.compression),
                 jobs=self.jobs,
@@ -76,7 +79,7 @@ class Convert:
         print(self.out)
 
     def _check_flags_of_files(self) -> None:
-        of_folders = ("format", "camera", "image_size", "fit", "task", "fps", "episodes")
+        of_folders = ("format", "camera", "image_size", "fit", "task", "fps", "frame_skip", "episodes")
         given = [name for name in of_folders if getattr(self, name) != getattr(type(self), name)]
         if given:
             flags = ", ".join("--" + name.replace("_", "-") for name in given)

@@ -44,6 +44,8 @@ class Train:
     """Windows per update, over all processes together."""
     learning_rate: Maybe[float] = None
     """Peak learning rate."""
+    frame_skip: Maybe[int] = None
+    """Environment steps per latent step, and so actions in a block; if not given, what the data file says, or 5."""
     set: Several[str] = ()
     """Any other field of the configuration, by the path config.json shows, for example
     --set objective.regularizer_weight=0.15 model.prior_degree=2."""
@@ -104,9 +106,9 @@ class Train:
             base = preset(name)
         if self.threads < 0:
             raise InputError(f"--threads must not be negative, got {self.threads}; 0 means one per core.")
-        config = self._configured(base)
         if not self.data:
-            raise InputError(f"--data FILE is needed: the episodes of {config.task!r} to learn from.")
+            raise InputError(f"--data FILE is needed: the episodes of {base.task!r} to learn from.")
+        config = self._configured(base)
 
         from alewm.devices import find_device
         from alewm.training.train_run import train_run
@@ -126,6 +128,8 @@ class Train:
         return out
 
     def _configured(self, config: "RunConfig") -> "RunConfig":
+        from alewm.data.checks import read_label
+
         asked: dict[str, Any] = {
             "seed": self.seed,
             "num_steps": self.steps,
@@ -138,6 +142,9 @@ class Train:
             "validate_every": self.validate_every,
             "log_every": self.log_every,
         }
+        frame_skip = read_label(self.data[0]).frame_skip if self.frame_skip is None else self.frame_skip
+        if frame_skip is not None:
+            config = config.with_frame_skip(frame_skip)
         training = replace(config.training, **{name: value for name, value in asked.items() if value is not None})
         if self.learning_rate is not None:
             training = replace(training, optim=replace(training.optim, learning_rate=self.learning_rate))

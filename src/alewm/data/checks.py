@@ -231,6 +231,8 @@ class Label:
     """The task, where the collector recorded it; files from elsewhere do not say."""
     action_dim: int
     """Numbers in one action."""
+    frame_skip: int | None
+    """Environment steps per latent step that the file was made for, where it says so."""
 
 
 def read_label(path: Path) -> Label:
@@ -238,7 +240,7 @@ def read_label(path: Path) -> Label:
     with open_file(path) as file:
         action = find_columns(path, file)[schema.ACTION]
         attributes, _ = read_texts(path, file)
-        return Label(attributes.get("task"), int(action.shape[1]))
+        return Label(attributes.get("task"), int(action.shape[1]), schema.frame_skip_of(path, attributes))
 
 
 ROWS_PER_CHECKSUM = 1000

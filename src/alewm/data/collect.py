@@ -105,6 +105,7 @@ _FLAGS = {
     "behaviour": "--behaviour",
     "max_steps": "--max-steps",
     schema.DRAW_EVERY: "--draw-every",
+    schema.FRAME_SKIP: "--frame-skip",
 }
 """What `alewm collect` stores of its flags, except how frames are compressed: that changes no frame."""
 

@@ -12,7 +12,6 @@ from alewm.data import schema
 from alewm.data.checks import open_file, read_by_hdf5
 from alewm.data.splits import MIN_HELD_OUT_LENGTH, find_families
 from alewm.data.store import EpisodeStore
-from alewm.data.windows import WindowShape
 from alewm.files import write_bytes
 
 NUM_EPISODES = 6
@@ -153,7 +152,7 @@ def _printable(name: str) -> str:
 
 def describe_episodes(store: EpisodeStore) -> str:
     """Episodes, lengths, windows, actions and attributes of a sound file, a line each."""
-    lengths, shape = store.lengths, WindowShape()
+    lengths, shape = store.lengths, store.window_shape
     short, middle, long = np.percentile(lengths, [5, 50, 95])
     height, width, _ = store.frame_shape
     lines = [
@@ -194,7 +193,7 @@ def find_problems(store: EpisodeStore) -> list[str]:
         return [*found, "No row has an action: there is nothing to condition predictions on."]
     still = np.flatnonzero(actions.std(axis=0) == 0)
     found += [f"Action dimension {i} never moves: it is always {actions[0, i]:g}." for i in still]
-    span = WindowShape().span
+    span = store.window_shape.span
     num_short = int((store.lengths < span).sum())
     if num_short:
         found.append(f"{num_short} of {store.num_episodes} episodes are under {span} rows and give no training window.")

@@ -43,6 +43,9 @@ ATTRIBUTES_ATTRIBUTE = "alewm_attributes"
 DRAW_EVERY = "draw_every"
 """Among those attributes: rows from one frame to the next within an episode; 1 where it is not said."""
 
+FRAME_SKIP = "frame_skip"
+"""Among those attributes: environment steps per latent step that the file was made for; open where it is not said."""
+
 ENCODER_ATTRIBUTE = "alewm_encoder"
 """Text in the file's root attributes: what made the compressed streams. It changes no frame and no fingerprint."""
 
@@ -73,6 +76,14 @@ def draw_every_of(path: Path, attributes: Mapping[str, Any]) -> int:
     if not isinstance(every, int) or every < 1:
         raise InputError(f"{path} says that one of {every!r} rows was drawn, which is no number of rows.")
     return every
+
+
+def frame_skip_of(path: Path, attributes: Mapping[str, Any]) -> int | None:
+    """What the `attributes` of the file `path` say of `FRAME_SKIP`, if anything; nonsense is refused."""
+    frame_skip = attributes.get(FRAME_SKIP)
+    if frame_skip is not None and (not isinstance(frame_skip, int) or frame_skip < 1):
+        raise InputError(f"{path} says that its frame skip is {frame_skip!r}, which is no number of steps.")
+    return frame_skip
 
 
 def holds_frames(dtype: np.dtype, shape: tuple[int, ...]) -> bool:

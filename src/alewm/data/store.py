@@ -28,6 +28,7 @@ from alewm.data.checks import (
 from alewm.data.episodes import Episode, EpisodeIndex, build_index
 from alewm.data.windows import WindowIndex, WindowShape
 from alewm.errors import InputError, unknown_name
+from alewm.shapes import FRAME_SKIP
 
 _NUM_SAMPLED_FRAMES = 32
 _EPISODES_PER_READ = 256
@@ -104,6 +105,11 @@ class EpisodeStore:
     def action_dim(self) -> int:
         """Numbers in one action."""
         return int(self.actions.shape[1])
+
+    @property
+    def window_shape(self) -> WindowShape:
+        """The shape of training windows at the frame skip that the file was made for."""
+        return WindowShape(frame_skip=schema.frame_skip_of(self.path, self.attributes) or FRAME_SKIP)
 
     @property
     def frame_shape(self) -> tuple[int, int, int]:

@@ -25,10 +25,7 @@ from functools import cached_property
 import numpy as np
 
 from alewm.errors import InputError
-from alewm.shapes import Int
-
-FRAME_SKIP = 5
-"""Environment steps, and so actions, between two frames of a window, unless another shape is asked for."""
+from alewm.shapes import FRAME_SKIP, Int
 
 
 @dataclass(frozen=True)

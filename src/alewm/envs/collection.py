@@ -8,9 +8,9 @@ from typing import Any
 from alewm.data import schema
 from alewm.data.codec import Compression
 from alewm.data.collect import Collected, collect_watched
-from alewm.data.windows import FRAME_SKIP
 from alewm.envs.registry import get_task
 from alewm.errors import InputError
+from alewm.shapes import FRAME_SKIP
 from alewm.workers import num_processes
 
 DEFAULT_EPISODES = 10_000
@@ -47,6 +47,7 @@ def collect_task(
     demonstrations: Demonstrations | None = None,
     max_steps: int | None = None,
     draw_every: int = 1,
+    frame_skip: int | None = None,
     jobs: int = 0,
 ) -> Collected:
     """What was recorded now of the `num_episodes` episodes in `out`, by `jobs` processes (0 for one per core).
@@ -54,7 +55,7 @@ def collect_task(
     `behaviour` names what acts (None for the task's default); a task that has a choice has it stored in the file. With
     `demonstrations` their copies are recorded, all of them, and nothing else acts.
     `max_steps` cuts episodes earlier than the task does. `draw_every` leaves out the frames of the rows between those
-    where windows may start.
+    where windows may start. `frame_skip` is stored in the file, and training takes it from there.
     """
     task, processes = get_task(task_name), num_processes(jobs)
     copied = None
@@ -73,10 +74,11 @@ def collect_task(
     if task.drawing_is_slow:
         # Rendered scenes have texture, which zlib makes smaller than our encoder does, and drawing them takes longer.
         compression = replace(compression, encoder="zlib")
-    if draw_every < 1 or FRAME_SKIP % draw_every:
-        raise InputError(
-            f"--draw-every is 1 or {FRAME_SKIP}: windows have frames {FRAME_SKIP} steps apart; got {draw_every}."
-        )
+    if frame_skip is not None and frame_skip < 1:
+        raise InputError(f"--frame-skip is a number of environment steps, 1 or more; got {frame_skip}.")
+    apart = frame_skip or FRAME_SKIP
+    if draw_every < 1 or apart % draw_every:
+        raise InputError(f"--draw-every divides the {apart} steps between the frames of windows; got {draw_every}.")
     source = task.episode_source(image_size, behaviour, draw_every, copied)
     attributes: dict[str, str | int] = {"task": task.name, "image_size": image_size or task.image_size}
     if copied is not None:
@@ -91,6 +93,8 @@ def collect_task(
         source, attributes["max_steps"] = partial(source, max_steps=max_steps), max_steps
     if draw_every > 1:
         attributes[schema.DRAW_EVERY] = draw_every
+    if frame_skip is not None:
+        attributes[schema.FRAME_SKIP] = frame_skip
     return collect_watched(
         source,
         out,

@@ -93,6 +93,7 @@ def distill(
                     episodes,
                     learned.statistics,
                     horizon=config.horizon,
+                    frame_skip=description.config.frame_skip,
                     width=max(missing),
                     advance=bar.advance if bar is not None else lambda _: None,
                 )

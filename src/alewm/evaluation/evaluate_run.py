@@ -34,7 +34,7 @@ from alewm.evaluation.success import (
 from alewm.files import read_if_there, read_json, read_object, write_json
 from alewm.model.world_model import WorldModel
 from alewm.planning.distilled import DistilledModel
-from alewm.planning.planner import Planner, PlanningConfig
+from alewm.planning.planner import Planner
 from alewm.planning.search import choose_search
 from alewm.progress import Progress
 from alewm.runs.folder import RunFolder, save_tensors
@@ -209,6 +209,7 @@ def evaluate_run(
     checkpoint = latest_checkpoint(run)
     model, description = load_world_model(checkpoint, device)
     settings = replace(settings, data_set=_chosen_set(run, description, settings.data_set, data_path))
+    settings = settings.at_frame_skip(description.config.frame_skip)
     learned = data_set_of(description, settings.data_set)
     task = task_of(learned)
     is_finished = "training" in read_if_there(run / "result.json")
@@ -239,7 +240,7 @@ def evaluate_run(
     pairs = find_pairs(run, learned, settings, data_path)
     image_size = description.config.model.encoder.image_size
     where = simulation_device(device)
-    progress = nullcontext() if is_silent else _bar(run, planning, len(pairs), settings.budget)
+    progress = nullcontext() if is_silent else _bar(run, planner, len(pairs), settings.budget)
     with idle_threads(device), progress as bar:
         found = evaluate_in_parts(
             lambda count: task.make_vector_env(count, where, image_size),
@@ -282,9 +283,9 @@ def _write(folder: Path, found: Evaluation, result: dict[str, Any]) -> Path:
     return folder / "result.json"
 
 
-def _bar(run: Path, planning: PlanningConfig, num_pairs: int, budget: int) -> Progress:
+def _bar(run: Path, planner: Planner, num_pairs: int, budget: int) -> Progress:
     """A bar for the plans of an evaluation; episodes that end early need fewer."""
-    plans_per_episode = -(-budget // (planning.executed_blocks * planning.frame_skip))
+    plans_per_episode = -(-budget // (planner.config.executed_blocks * planner.frame_skip))
     return Progress(f"planning with {run}", num_pairs * plans_per_episode, "plans at most")
 
 

@@ -265,6 +265,8 @@ class Trained:
     store: EpisodeStore
     splits: Splits
     statistics: ActionStatistics
+    shape: WindowShape
+    """Of its training windows."""
     device: torch.device
 
     @classmethod
@@ -275,7 +277,7 @@ class Trained:
         learned = data_set_of(description)
         task = task_of(learned)
         with open_own_data(folder, learned, data) as (store, splits):
-            yield cls(model, task, store, splits, learned.statistics, device)
+            yield cls(model, task, store, splits, learned.statistics, description.config.windows, device)
 
     @torch.no_grad()
     def encode_rows(self, rows: Int[np.ndarray, " n"]) -> tuple[Float[Tensor, "n W"], Float[Tensor, "n D"]]:
@@ -296,7 +298,7 @@ class Trained:
 
     def windows(self, part: str, most: int) -> EncodedWindows:
         """At most `most` windows of the episodes of `part`, drawn without repetition."""
-        episodes, shape = self.splits.part(part), WindowShape()
+        episodes, shape = self.splits.part(part), self.shape
         index = self.store.windows(episodes, shape)
         generator = np.random.default_rng([SAMPLE_SEED, len(episodes)])
         starts = index.starts(np.sort(generator.permutation(len(index))[:most]))

@@ -1,7 +1,7 @@
 """What decides an evaluation, and the folder its results belong in."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -10,6 +10,7 @@ from alewm.errors import InputError
 from alewm.evaluation.success import BUDGET
 from alewm.files import read_if_there
 from alewm.planning.planner import PlanningConfig
+from alewm.shapes import FRAME_SKIP
 
 Split = Literal["train", "validation", "test"]
 
@@ -47,11 +48,16 @@ class EvaluationSettings:
         if self.num_episodes is not None and self.num_episodes < 1:
             raise InputError(f"--episodes must be at least 1, got {self.num_episodes}.")
 
+    def at_frame_skip(self, frame_skip: int) -> "EvaluationSettings":
+        """These settings for a model with this frame skip."""
+        return replace(self, planning=self.planning.at_frame_skip(frame_skip))
+
     def identity(self) -> dict[str, Any]:
         """All that can change an outcome, as plain JSON values."""
         values = to_dict(self)
         del values["planning"]["episodes_per_batch"]  # bounds memory; changes nothing but rounding
         values["planning"]["portable_noise"] = False  # an option of the past, which the records of evaluations name
+        values["planning"]["frame_skip"] = self.planning.frame_skip or FRAME_SKIP
         if not self.data_set:
             del values["data_set"]
         if self.dynamics == OWN_DYNAMICS:

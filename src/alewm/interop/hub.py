@@ -58,6 +58,7 @@ class PretrainedRun(ModelHubMixin):
         `dynamics` are those of `alewm evaluate`: `own`, `distilled` or a folder of `alewm distill`.
         """
         statistics = data_set_of(self.description, data_set).statistics
+        config = (config or PlanningConfig()).at_frame_skip(self.description.config.frame_skip)
         model = self.model if device is None else self.model.to(device)
         if dynamics != OWN_DYNAMICS:
             return Planner(with_dynamics(model, self.run, dynamics), statistics.mean, statistics.std, config)

@@ -24,7 +24,6 @@ from alewm.data.collect import collect_command
 from alewm.data.normalize import ActionStatistics
 from alewm.data.splits import Splits, load_or_make_splits
 from alewm.data.store import EpisodeStore
-from alewm.data.windows import FRAME_SKIP
 from alewm.envs.registry import get_task
 from alewm.envs.task import Task
 from alewm.errors import InputError
@@ -40,7 +39,7 @@ from alewm.interop.lewm_format import (
 )
 from alewm.model.world_model import WorldModel, WorldModelConfig, build_world_model
 from alewm.runs.folder import RunFolder, only_writer
-from alewm.shapes import Tensor
+from alewm.shapes import FRAME_SKIP, Tensor
 from alewm.training.checkpoint import SPLITS, Description, latest_checkpoint, load_world_model, save_weights
 from alewm.training.config import ObjectiveConfig, RunConfig
 

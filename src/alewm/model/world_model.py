@@ -137,6 +137,11 @@ class WorldModel(nn.Module):
         return self.config.support
 
     @property
+    def action_dim(self) -> int:
+        """Numbers in an action block."""
+        return self.config.action_dim
+
+    @property
     def image_size(self) -> int:
         """Pixels per side of the images that the encoder reads."""
         return self.config.encoder.image_size

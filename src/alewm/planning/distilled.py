@@ -127,6 +127,11 @@ class DistilledModel(nn.Module):
         return self.model.image_size
 
     @property
+    def action_dim(self) -> int:
+        """Numbers in an action block."""
+        return self.model.action_dim
+
+    @property
     def context_length(self) -> int:
         """Most positions the model's own predictor reads; the networks read one."""
         return self.model.context_length

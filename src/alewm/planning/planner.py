@@ -10,7 +10,7 @@ for action in planner(image_now, image_of_the_goal):
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated
 
 import numpy as np
@@ -19,14 +19,13 @@ from torch import nn
 
 from alewm.config import AT_LEAST_1, Count, CountOrZero, check_ranges
 from alewm.errors import InputError
-from alewm.model.world_model import WorldModel
 from alewm.planning.capacity_rule import parse_capacity_rule
 from alewm.planning.cem import CEMConfig
 from alewm.planning.noise import StreamKey, candidate_noise
 from alewm.planning.rollout import CONTEXT, GoalCost, PlanningModel
 from alewm.planning.search import InnerLoop, SearchSettings, plan_group
 from alewm.resize import area_downsample
-from alewm.shapes import Float, Tensor, UInt8
+from alewm.shapes import FRAME_SKIP, Float, Tensor, UInt8
 
 Numbers = Sequence[int | float] | np.ndarray | Tensor
 """One per dimension of an action."""
@@ -48,8 +47,8 @@ class PlanningConfig:
     executed_blocks: Count = 5
     """Blocks executed before planning again."""
 
-    frame_skip: Count = 5
-    """Environment steps per block."""
+    frame_skip: Annotated[int | None, AT_LEAST_1] = None
+    """Environment steps per block; if not given, the model's own, and another than that is refused."""
 
     goal_cost: GoalCost = "active"
     """Compare the goal on the planned prefix (`active`) or on the whole latent (`full`)."""
@@ -74,6 +73,15 @@ class PlanningConfig:
             )
         if self.goal_cost not in ("active", "full"):
             raise InputError(f"The goal cost is `active` or `full`, got {self.goal_cost!r}.")
+
+    def at_frame_skip(self, frame_skip: int) -> "PlanningConfig":
+        """This config with a model's frame skip; if it names another one, it is refused."""
+        if self.frame_skip not in (None, frame_skip):
+            raise InputError(
+                f"The model was trained with {frame_skip} environment steps per block, so it cannot plan with "
+                f"{self.frame_skip}. Leave frame_skip out."
+            )
+        return replace(self, frame_skip=frame_skip)
 
 
 @dataclass(frozen=True)
@@ -119,17 +127,21 @@ class Planner:
                 f"The mean and the standard deviation of actions are two vectors of one length (the action's), got "
                 f"shapes {tuple(self.action_mean.shape)} and {tuple(self.action_std.shape)}."
             )
-        if isinstance(model, WorldModel) and model.config.action_dim != self.block_dim:
+        read: int | None = getattr(model, "action_dim", None)
+        own = FRAME_SKIP if read is None else max(1, read // len(self.action_mean))
+        self.frame_skip = self.config.frame_skip or own
+        if read not in (None, self.block_dim):
             raise InputError(
-                f"The model reads action blocks of {model.config.action_dim} numbers, but {self.config.frame_skip} "
-                f"actions of {len(self.action_mean)} are {self.block_dim}. Give the action statistics of the model's "
-                f"own data, and its frame_skip."
+                f"The model reads action blocks of {read} numbers, but {self.frame_skip} actions of "
+                f"{len(self.action_mean)} are {self.block_dim}. Give the action statistics of the model's own data, "
+                f"and leave frame_skip out."
             )
+        self.config = replace(self.config, frame_skip=self.frame_skip)
 
     @property
     def block_dim(self) -> int:
         """Numbers in one block: actions of `frame_skip` steps, one after the other."""
-        return self.config.frame_skip * len(self.action_mean)
+        return self.frame_skip * len(self.action_mean)
 
     def __call__(self, now: Images, goal: Images) -> Float[Tensor, "*batch steps action"]:
         """Environment actions from the image `now` towards the image `goal`: the `executed_blocks` of a plan.

@@ -75,7 +75,7 @@ class RecedingHorizon:
         )
         executed = config.executed_blocks
         actions = torch.zeros(
-            len(frames), executed * config.frame_skip, len(self.planner.action_mean), device=self.planner.device
+            len(frames), executed * self.planner.frame_skip, len(self.planner.action_mean), device=self.planner.device
         )
         actions[here] = self.planner.to_actions(plans.blocks[:, :executed])
         self._blocks[here] = torch.cat([plans.blocks[:, executed:], torch.zeros_like(plans.blocks[:, :executed])], 1)

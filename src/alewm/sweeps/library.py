@@ -290,7 +290,7 @@ class EvaluationWork:
     def result(self, library: Library) -> dict[str, Any] | None:
         """The content of its result.json; None before it has been done."""
         found = read_if_there(self.folder(library) / "result.json")
-        asked = self.settings.identity()
+        asked = self.settings.at_frame_skip(self.run.config.frame_skip).identity()
         known = found.get("evaluated", {})
         return found if known and all(known.get(name) == value for name, value in asked.items()) else None
 

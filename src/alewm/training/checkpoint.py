@@ -75,6 +75,9 @@ def read_description(checkpoint: Path) -> Description:
         for name, value, kind in zip(("step", "source_state", "extras"), values, (int, dict, dict), strict=True):
             if not isinstance(value, kind):
                 raise InputError(f"{name} must be {kind.__name__}, found {type(value).__name__}.")
+        found = values[2].get("frame_skip", config.frame_skip)
+        if found != config.frame_skip:
+            raise InputError(f"the frame skip is {config.frame_skip} in its config and {found} in its extras.")
         return Description(values[0], config, values[1], values[2])
     except KeyError as error:
         raise InputError(f"{path} lacks {error}. {cure(checkpoint)}") from error

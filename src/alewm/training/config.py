@@ -1,6 +1,6 @@
 """Everything that decides a training run, in one value that is saved with it."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Literal
 
 import torch
@@ -12,6 +12,7 @@ from alewm.devices import why_no_bfloat16
 from alewm.errors import InputError
 from alewm.model.world_model import WorldModelConfig
 from alewm.regularizers.quadrature import Directions
+from alewm.shapes import FRAME_SKIP
 
 Method = Literal["lewm", "alewm", "alewm-sigreg", "nested-dropout"]
 LEARNS_CAPACITY = ("alewm", "alewm-sigreg")
@@ -177,6 +178,22 @@ class RunConfig:
     """What is minimised."""
     training: TrainingConfig = field(default_factory=TrainingConfig)
     """How."""
+    frame_skip: Count = field(default=FRAME_SKIP, metadata=ADDED_LATER)
+    """Environment steps per latent step, and so actions in a block; model.action_dim is so many actions."""
+
+    def __post_init__(self) -> None:
+        check_ranges(self)
+
+    @property
+    def windows(self) -> WindowShape:
+        """The shape of its training windows."""
+        return WindowShape(frame_skip=self.frame_skip)
+
+    def with_frame_skip(self, frame_skip: int) -> "RunConfig":
+        """This configuration with other blocks of as many actions as `frame_skip` says."""
+        AT_LEAST_1.check("frame_skip", frame_skip)
+        action_dim = self.model.action_dim // self.frame_skip
+        return replace(self, frame_skip=frame_skip, model=replace(self.model, action_dim=frame_skip * action_dim))
 
     @property
     def data_sets(self) -> dict[str, str]:
@@ -194,7 +211,7 @@ def check_trainable(config: RunConfig) -> None:
     Not part of the configuration itself: a model from elsewhere that sees fewer positions can still be planned with.
     """
     check_fit(config.objective, config.model)
-    positions, seen = WindowShape().num_frames - 1, config.model.predictor.context_length
+    positions, seen = config.windows.num_frames - 1, config.model.predictor.context_length
     if seen < positions:
         raise InputError(
             f"model.predictor.context_length must be at least {positions}, the positions of a training window from "

@@ -14,13 +14,14 @@ from typing import Any, Protocol, runtime_checkable
 import torch
 
 from alewm.config import to_dict
+from alewm.data import schema
 from alewm.data.collect import collect_command
 from alewm.data.frames import verify_frames
 from alewm.data.loader import LoaderConfig, WindowLoader
 from alewm.data.normalize import ActionStatistics
 from alewm.data.splits import SplitBy, Splits, load_or_make_splits
 from alewm.data.store import EpisodeStore
-from alewm.data.windows import FRAME_SKIP
+from alewm.data.windows import WindowShape
 from alewm.distributed import num_ranks, this_rank
 from alewm.errors import InputError
 from alewm.shapes import Tensor
@@ -132,6 +133,8 @@ class TrainingData:
     splits: Splits
     statistics: ActionStatistics
     """Of the actions of training episodes."""
+    shape: WindowShape
+    """Of its windows."""
 
     @classmethod
     def open(cls, path: Path, config: RunConfig, split_by: SplitBy = "family") -> "TrainingData":
@@ -142,7 +145,7 @@ class TrainingData:
             # Files with checksums are checked whenever a loader opens them; others must be decoded once.
             verify_frames(store)
         splits = load_or_make_splits(store, split_by)
-        return cls(store, splits, ActionStatistics.of_training(store, splits))
+        return cls(store, splits, ActionStatistics.of_training(store, splits), config.windows)
 
     def identity(self) -> dict[str, Any]:
         """What tells this data from other data, wherever the file lies."""
@@ -157,7 +160,7 @@ class TrainingData:
         """What a checkpoint carries so that evaluation refits nothing and never meets a training episode."""
         return {
             "task": config.task,
-            "frame_skip": FRAME_SKIP,
+            "frame_skip": config.frame_skip,
             "action_statistics": self.statistics.to_dict(),
             "data": {"path": str(self.store.path.resolve()), **self.identity(), **self._recipe()},
             "held_out": {name: to_dict(self.splits)[name] for name in ("validation", "test")},
@@ -192,7 +195,7 @@ class TrainingData:
 
     def num_windows(self, part: str) -> int:
         """Windows of the episodes of `part`: of training episodes, an epoch."""
-        return len(self.store.windows(self.splits.part(part)))
+        return len(self.store.windows(self.splits.part(part), self.shape))
 
     def training_windows(self, config: RunConfig, device: torch.device, num_threads: int = 0) -> WindowLoader:
         """This rank's training windows, shuffled."""
@@ -233,6 +236,7 @@ class TrainingData:
                 num_threads=num_threads,
                 image_size=config.model.encoder.image_size,
             ),
+            shape=self.shape,
             rank=this_rank(),
             num_ranks=num_ranks(),
             pin_memory=device.type == "cuda",
@@ -240,7 +244,13 @@ class TrainingData:
 
 
 def _check_fits(store: EpisodeStore, config: RunConfig) -> None:
-    task, block = store.attributes.get("task"), FRAME_SKIP * store.action_dim
+    task, label = store.attributes.get("task"), schema.frame_skip_of(store.path, store.attributes)
+    if label is not None and label != config.frame_skip:
+        raise InputError(
+            f"{store.path} was made for a frame skip of {label}, but the configuration has {config.frame_skip}. Train "
+            f"with --frame-skip {label}."
+        )
+    block = config.frame_skip * store.action_dim
     other_actions = f" model.action_dim={block}" if block != config.model.action_dim else ""
     if task is not None and task != config.task:
         raise InputError(
@@ -248,11 +258,11 @@ def _check_fits(store: EpisodeStore, config: RunConfig) -> None:
             f"of {task!r}; a task of your own has none, there take this one with --set task={task}{other_actions}"
         )
     if other_actions:
-        expected = config.model.action_dim / FRAME_SKIP
+        expected = config.model.action_dim / config.frame_skip
         raise InputError(
             f"{store.path}, column 'action': {store.action_dim} numbers per action, but the configuration for "
-            f"{config.task!r} expects {expected:g} (blocks of {config.model.action_dim} for {FRAME_SKIP} steps). "
-            f"Choose the preset of the file's task, or take this one with --set{other_actions}"
+            f"{config.task!r} expects {expected:g} (blocks of {config.model.action_dim} for {config.frame_skip} "
+            f"steps). Choose the preset of the file's task, or take this one with --set{other_actions}"
         )
     size, (height, width, _) = config.model.encoder.image_size, store.frame_shape
     if min(height, width) < size:

@@ -21,13 +21,12 @@ from alewm.data.frames import open_frames
 from alewm.data.normalize import ActionStatistics
 from alewm.data.splits import GOAL_OFFSET, draw_pairs
 from alewm.data.store import EpisodeStore
-from alewm.data.windows import FRAME_SKIP
 from alewm.errors import InputError
 from alewm.files import write_json
 from alewm.model.world_model import Encoding, WorldModel
 from alewm.planning.distilled import DESCRIPTION, NETWORK, DistilledDynamics, DynamicsConfig
 from alewm.runs.folder import new_folder, save_tensors
-from alewm.shapes import Float, Int, Tensor
+from alewm.shapes import FRAME_SKIP, Float, Int, Tensor
 from alewm.training.noise import seeded_generator
 
 FRAMES_AT_ONCE = 256
@@ -74,6 +73,8 @@ class LatentWindows:
     starts: Int[Tensor, " windows"]
     """Rows at which windows start."""
     horizon: int
+    frame_skip: int = FRAME_SKIP
+    """Rows from one latent to the next."""
 
     def __len__(self) -> int:
         return len(self.starts)
@@ -83,8 +84,8 @@ class LatentWindows:
     ) -> tuple[Float[Tensor, "B latents k"], Float[Tensor, "B H A"]]:
         """The H + 1 prefixes and H action blocks of the windows `which`."""
         starts, device = self.starts[which], self.latents.device
-        frames = starts[:, None] + FRAME_SKIP * torch.arange(self.horizon + 1, device=device)
-        steps = starts[:, None] + torch.arange(FRAME_SKIP * self.horizon, device=device)
+        frames = starts[:, None] + self.frame_skip * torch.arange(self.horizon + 1, device=device)
+        steps = starts[:, None] + torch.arange(self.frame_skip * self.horizon, device=device)
         blocks = self.actions[steps].reshape(len(which), self.horizon, -1)
         return self.latents[frames][..., :capacity], blocks
 
@@ -97,15 +98,16 @@ def encode_windows(
     statistics: ActionStatistics,
     *,
     horizon: int,
+    frame_skip: int,
     width: int,
     advance: Advance = lambda _: None,
 ) -> LatentWindows:
     """All windows of `episodes`, with the first `width` coordinates of every frame's latent, on the model's device."""
-    starts = _window_starts(store, episodes, horizon)
+    starts = _window_starts(store, episodes, horizon, frame_skip)
     if not len(starts):
         raise InputError(
-            f"None of {len(episodes)} episodes of {store.path} has the {horizon * FRAME_SKIP + 1} rows that {horizon} "
-            f"blocks of {FRAME_SKIP} actions take. Distil with a smaller --horizon."
+            f"None of {len(episodes)} episodes of {store.path} has the {horizon * frame_skip + 1} rows that {horizon} "
+            f"blocks of {frame_skip} actions take. Distil with a smaller --horizon."
         )
     device = model.log_prior.device
     latents = torch.full((store.num_rows, width), math.nan, device=device)
@@ -119,7 +121,7 @@ def encode_windows(
     if not latents[torch.as_tensor(rows, device=device)].isfinite().all():
         raise InputError("The model's latents are not finite: its weights have diverged. Use an earlier checkpoint.")
     actions = torch.as_tensor(statistics.normalize(store.actions), device=device)
-    return LatentWindows(latents, actions, torch.as_tensor(starts, device=device), horizon)
+    return LatentWindows(latents, actions, torch.as_tensor(starts, device=device), horizon, frame_skip)
 
 
 @torch.no_grad()
@@ -156,7 +158,7 @@ def fit_dynamics(
     """The network that rolls out `validation` windows best among those met while fitting `train`."""
     device = train.latents.device
     generator = seeded_generator(config.seed, f"distill-{capacity}")
-    blocks = FRAME_SKIP * train.actions.shape[1]
+    blocks = train.frame_skip * train.actions.shape[1]
     network = DistilledDynamics(DynamicsConfig(capacity, blocks, config.hidden_dim))
     _first_weights(network, generator)
     _standardise(network, train)
@@ -210,15 +212,15 @@ def write_dynamics(folder: Path, network: DistilledDynamics, description: Mappin
     return folder
 
 
-def _window_starts(store: EpisodeStore, episodes: Sequence[int], horizon: int) -> np.ndarray:
+def _window_starts(store: EpisodeStore, episodes: Sequence[int], horizon: int, frame_skip: int) -> np.ndarray:
     """Rows from which `horizon` blocks of actions and the frame after them are in the same episode."""
-    if FRAME_SKIP % store.draw_every:
+    if frame_skip % store.draw_every:
         raise InputError(
-            f"{store.path} has a frame for one of {store.draw_every} rows, and latents are needed {FRAME_SKIP} rows "
-            f"apart. Collect it again with --draw-every 1 or {FRAME_SKIP}."
+            f"{store.path} has a frame for one of {store.draw_every} rows, and latents are needed {frame_skip} rows "
+            f"apart. Collect it again with --draw-every 1 or {frame_skip}."
         )
     parts = [store.rows_of(episode) for episode in episodes]
-    span = horizon * FRAME_SKIP
+    span = horizon * frame_skip
     starts = [np.arange(part.start, part.stop - span, store.draw_every) for part in parts]
     return np.concatenate(starts) if starts else np.empty(0, np.int64)
 

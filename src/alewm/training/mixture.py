@@ -22,7 +22,6 @@ import torch
 from alewm.data.checks import read_label
 from alewm.data.loader import WindowLoader, Windows
 from alewm.data.splits import SplitBy
-from alewm.data.windows import FRAME_SKIP
 from alewm.distributed import num_ranks
 from alewm.errors import InputError
 from alewm.shapes import Float, Tensor
@@ -146,7 +145,7 @@ class MixedData:
         """What a checkpoint carries, by data set (`data_sets_of` reads it)."""
         own = own_configs(config)
         return {
-            "frame_skip": FRAME_SKIP,
+            "frame_skip": config.frame_skip,
             DATA_SETS: {name: data.extras(own[name]) for name, data in self.sets.items()},
         }
 

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import NamedTuple, cast
 
 from alewm.data.checks import read_label
-from alewm.data.windows import FRAME_SKIP
 from alewm.errors import InputError, unknown_name
 from alewm.model.predictor import PredictorConfig
 from alewm.model.vit import ViTConfig
 from alewm.model.world_model import SelectorConfig, WorldModelConfig
+from alewm.shapes import FRAME_SKIP
 from alewm.training.config import Method, ObjectiveConfig, OptimConfig, RunConfig, TrainingConfig
 
 SEEDS = (3072, 3073, 3074)
@@ -168,8 +168,10 @@ def preset_of_file(
     known = task if task in ACTION_DIMS else "two-room"
     config = make_preset(known, width, method, latent_dim)
     name = task + preset_name(known, width, method, latent_dim).removeprefix(known)
-    model = replace(config.model, action_dim=FRAME_SKIP * label.action_dim)
-    return name, config if task == known else replace(config, task=task, model=model)
+    if task != known:
+        model = replace(config.model, action_dim=config.frame_skip * label.action_dim)
+        config = replace(config, task=task, model=model)
+    return name, config.with_frame_skip(label.frame_skip or config.frame_skip)
 
 
 def _base(task: str, width: str) -> RunConfig:

@@ -7,7 +7,6 @@ from functools import partial
 
 import torch
 
-from alewm.data.windows import FRAME_SKIP
 from alewm.devices import find_device
 from alewm.model.world_model import WorldModel, build_world_model
 from alewm.planning.cem import CEMConfig
@@ -15,7 +14,7 @@ from alewm.planning.distilled import DistilledDynamics, DistilledModel, Dynamics
 from alewm.planning.noise import candidate_noise
 from alewm.planning.planner import Planner, PlanningConfig, Plans
 from alewm.planning.search import choose_search
-from alewm.shapes import Float, Tensor
+from alewm.shapes import FRAME_SKIP, Float, Tensor
 from alewm.training.presets import preset
 from alewm_lab.benchmarks.reference import reference_plan
 from alewm_lab.benchmarks.timing import check_repeats, kernel_table, median_seconds, peak_mebibytes, print_line

@@ -9,7 +9,6 @@ from pathlib import Path
 import torch
 
 from alewm.capacity.prior import polynomial_prior
-from alewm.data.windows import FRAME_SKIP
 from alewm.devices import find_device
 from alewm.errors import InputError
 from alewm.files import read_json
@@ -20,6 +19,7 @@ from alewm.planning.rollout import sliced_roll_out
 from alewm.planning.search import choose_search
 from alewm.regularizers.mix_sigreg import mix_sigreg
 from alewm.regularizers.quadrature import random_directions
+from alewm.shapes import FRAME_SKIP
 from alewm.theme import panel_grid
 from alewm.training.acceleration import WARM_UPS, acceleration_of, random_batch, updates_of
 from alewm.training.presets import preset

@@ -35,7 +35,7 @@ from alewm.planning.cem import solve
 from alewm.planning.noise import candidate_noise
 from alewm.planning.planner import PlanningConfig
 from alewm.progress import Progress
-from alewm.shapes import Bool, Float, Tensor, UInt8
+from alewm.shapes import FRAME_SKIP, Bool, Float, Tensor, UInt8
 from alewm.workers import WorkerPool, num_processes
 from alewm_lab.benchmarks.replay import StandardPairs, bench_replay
 
@@ -93,7 +93,8 @@ class TrueSimulator:
     def begin(self, first: UInt8[Tensor, "1 Y X 3"], goal: UInt8[Tensor, "1 Y X 3"], episodes: Sequence[int]) -> None:
         """Start a new episode, whose number names its streams of noise; the frames are not looked at."""
         (self._episode,) = episodes
-        self._blocks = torch.zeros(1, self.config.horizon, self.config.frame_skip * self.statistics.action_dim)
+        frame_skip = self.config.frame_skip or FRAME_SKIP
+        self._blocks = torch.zeros(1, self.config.horizon, frame_skip * self.statistics.action_dim)
         self.predicted_costs = []
 
     def next_actions(

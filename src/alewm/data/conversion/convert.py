@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from alewm.data import schema
 from alewm.data.codec import Compression
 from alewm.data.collect import Collected, EpisodeSource, RecordedEpisodes, collect_watched
 from alewm.data.conversion.frames import AS_RECORDED, FrameSize
@@ -17,6 +18,7 @@ from alewm.data.store import EpisodeStore
 from alewm.data.windows import WindowShape
 from alewm.data.writer import journal_path
 from alewm.errors import InputError
+from alewm.shapes import FRAME_SKIP
 from alewm.workers import num_processes
 
 Format = Literal["auto", "recordings", "lerobot"]
@@ -43,6 +45,7 @@ def convert(
     *,
     task: str | None = None,
     fps: float | None = None,
+    frame_skip: int | None = None,
     num_episodes: int | None = None,
     compression: Compression = Compression(),  # noqa: B008 (frozen)
     jobs: int = 0,
@@ -59,10 +62,13 @@ def convert(
         raise InputError(f"{source.folder} has {known} episodes; --episodes is from 1 to that, got {wanted}.")
     if fps is not None and not 0 < fps < math.inf:
         raise InputError(f"--fps is a positive number of rows per second, got {fps:g}.")
+    if frame_skip is not None and frame_skip < 1:
+        raise InputError(f"--frame-skip is a number of rows, 1 or more; got {frame_skip}.")
     rate = fps or source.fps
     attributes: dict[str, Any] = {"source": source.identity(), "image_size": source.size.image_size}
     attributes |= {"task": task} if task is not None else {}
     attributes |= {"fps": rate} if rate is not None else {}
+    attributes |= {schema.FRAME_SKIP: frame_skip} if frame_skip is not None else {}
     attributes |= {"fit": source.size.fit} if source.size.image_size is not None else {}
     made = collect_watched(
         _TellsWhatToDelete(source, journal_path(out)),
@@ -75,7 +81,7 @@ def convert(
         compression=replace(compression, encoder="zlib"),  # the encoder of frames with texture, as videos have
         episodes_per_task=1,  # an episode is a video to decode: long enough to be worth keeping
     )
-    return made, _notes(rate)
+    return made, _notes(rate, WindowShape(frame_skip=frame_skip or FRAME_SKIP))
 
 
 def copy_file(
@@ -134,11 +140,10 @@ class _TellsWhatToDelete:
                 ) from None
 
 
-def _notes(rate: float | None) -> list[str]:
+def _notes(rate: float | None, shape: WindowShape) -> list[str]:
     if rate is None:
         return []
-    shape = WindowShape()
     return [
         f"At {rate:g} rows per second the {shape.num_frames} frames of a training window, {shape.frame_skip} rows "
-        f"apart, span {shape.num_actions / rate:.2f} s."
+        f"apart, span {shape.num_actions / rate:.2f} s. --frame-skip sets how far apart they are."
     ]
