@@ -185,8 +185,13 @@ class Exported:
 
 def export_lewm(run: Path, out: Path, *, capacity: int | None = None, generation: Generation = 4) -> Exported:
     """The newest checkpoint of `run` as a LeWM checkpoint in the new folder `out`."""
-    model, _ = load_world_model(latest_checkpoint(run))
+    model, description = load_world_model(latest_checkpoint(run))
     config, state, warnings = as_lewm_checkpoint(model, capacity=capacity, generation=generation)
+    if description.config.frame_skip != FRAME_SKIP:
+        warnings += (
+            f"LeWM's format does not name the frame skip: this model has {description.config.frame_skip} environment "
+            f"steps per block, the published ones have {FRAME_SKIP}.",
+        )
     return Exported(write_lewm(out, config, state), warnings)
 
 
