@@ -128,7 +128,7 @@ class Planner:
                 f"shapes {tuple(self.action_mean.shape)} and {tuple(self.action_std.shape)}."
             )
         read: int | None = getattr(model, "action_dim", None)
-        own = FRAME_SKIP if read is None else max(1, read // len(self.action_mean))
+        own = FRAME_SKIP if read is None or read % len(self.action_mean) else read // len(self.action_mean)
         self.frame_skip = self.config.frame_skip or own
         if read not in (None, self.block_dim):
             raise InputError(
