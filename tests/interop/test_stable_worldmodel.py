@@ -15,6 +15,7 @@ from alewm.planning.distilled import DistilledDynamics, DistilledModel, Dynamics
 from alewm.planning.noise import candidate_noise
 from alewm.planning.planner import Planner, PlanningConfig
 from alewm.planning.policy import RecedingHorizon
+from alewm.resize import area_downsample
 from documented_lewm import SMALL, DocumentedLeWM
 from documented_stable_worldmodel import CEMSolver
 from small_models import our_model, saved
@@ -208,3 +209,58 @@ def test_what_cannot_be_planned_with_is_refused():
         foreign.encode(images(0)[:, None])
     with pytest.raises(InputError, match="Plan from images"):
         foreign.imagine_prefix(torch.zeros(4, 32), torch.zeros(4, 5, 10), 32, 3)
+
+
+@pytest.mark.parametrize("side", [28, 56, 63])
+def test_frames_as_an_environment_draws_them_are_averaged_down_as_in_training(model, side):
+    """uint8 of any size, channels last or first, give the costs of the frames that training would have stored."""
+    generator = torch.Generator().manual_seed(side)
+    now, goal = torch.randint(256, (2, 3, 1, 1, side, side, 3), dtype=torch.uint8, generator=generator)
+    candidates = torch.randn(3, 1, 5, 10, generator=generator)
+    small = {"pixels": area_downsample(now, 28), "goal": area_downsample(goal, 28)}
+    expected = PlanningCost(model).get_cost(dict(small), candidates)
+    for info in ({"pixels": now, "goal": goal}, {"pixels": now.movedim(-1, 3), "goal": goal.movedim(-1, 3)}):
+        assert torch.equal(PlanningCost(model).get_cost(info, candidates), expected)
+    normalised_small = {name: normalised(value[:, 0, 0])[:, None] for name, value in small.items()}
+    found = PlanningCost(model).get_cost(normalised_small, candidates)
+    torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("pixels", "message"),
+    [
+        (torch.full((1, 1, 1, 3, 28, 28), 128.0), "got numbers from 128 to 128. Leave out the policy's `transform`"),
+        (torch.linspace(0, 1, 3 * 28 * 28).view(1, 1, 1, 3, 28, 28), "must be normalised.*got numbers from 0 to 1"),
+        (torch.full((1, 1, 1, 3, 28, 28), torch.nan), "got numbers from nan to nan"),
+        (-torch.ones(1, 1, 1, 3, 56, 56), "encoder's size, 28 x 28; got 56 x 56"),
+        (-torch.ones(1, 1, 1, 28, 28, 3), r"Normalised frames are \[B, T, 3, Y, X\], got \[1, 1, 28, 28, 3\]"),
+        (torch.zeros(1, 1, 1, 20, 20, 3, dtype=torch.uint8), "20 x 20 cannot be averaged down to 28 x 28"),
+        (torch.zeros(1, 1, 1, 3, 28, 28, dtype=torch.int64), r"uint8, or floats in \[0, 1\]; got torch.int64"),
+    ],
+)
+def test_frames_that_would_silently_be_read_wrongly_are_refused(model, pixels, message):
+    with pytest.raises(InputError, match=message):
+        PlanningCost(model).get_cost({"pixels": pixels, "goal": pixels}, torch.zeros(1, 1, 5, 10))
+
+
+def test_a_cost_without_a_goal_says_so(model):
+    pixels = torch.zeros(1, 1, 1, 28, 28, 3, dtype=torch.uint8)
+    with pytest.raises(InputError, match="`goal` is not in the dictionary"):
+        PlanningCost(model).get_cost({"pixels": pixels}, torch.zeros(1, 1, 5, 10))
+
+
+def test_gradients_can_be_followed_for_several_steps():
+    """What one step keeps in the dictionary must not tie the next step to its graph."""
+    cost = PlanningCost(our_model(64, (4, 16, 64)).requires_grad_(True))
+    info = {"pixels": images(0)[:, None, None], "goal": images(2)[:, None, None]}
+    candidates = torch.zeros(3, 1, 5, 10, requires_grad=True)
+    optimizer, found = torch.optim.Adam([candidates], lr=0.05), []
+    for _ in range(8):
+        costs = cost.get_cost(info, candidates)
+        found.append(costs.detach())
+        costs.sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    assert (found[-1] < found[0]).all()
+    assert not info["emb"].requires_grad
+    assert not info["goal_emb"].requires_grad

@@ -10,6 +10,7 @@ from alewm.errors import InputError
 from alewm.model.predictor import PredictorConfig
 from alewm.model.vit import PixelNormaliser, ViTConfig
 from alewm.model.world_model import SelectorConfig, WorldModel, WorldModelConfig, build_world_model
+from alewm.resize import area_downsample
 
 VIT_SMALL = ViTConfig(hidden_dim=384, num_heads=6, mlp_dim=1536)
 TINY = WorldModelConfig(
@@ -104,13 +105,24 @@ def test_encoding_keeps_the_axes_and_any_pixel_form_means_the_same():
     torch.testing.assert_close(model.encode(enlarged).latents, latents, atol=1e-5, rtol=1e-5)
 
 
+@pytest.mark.parametrize("shape", [(32, 32), (40, 40), (24, 56)])
+def test_larger_frames_give_the_latents_of_the_frames_that_training_would_have_read(shape):
+    model = trained_like(TINY)
+    native = torch.randint(256, (2, 3, *shape, 3), dtype=torch.uint8, generator=generator())
+    assert torch.equal(model.encode(native).latents, model.encode(area_downsample(native, 16)).latents)
+    assert torch.equal(model.encode(native.movedim(-1, 2)).latents, model.encode(native).latents)
+
+
 @pytest.mark.parametrize(
     ("pixels", "message"),
     [
         (torch.zeros(2, 16, 16, 3), r"Pixels are \[B, F, Y, X, 3\]"),
         (torch.zeros(2, 3, 16, 16, 4), r"Pixels are \[B, F, Y, X, 3\]"),
-        (torch.zeros(2, 3, 24, 24, 3), "whole multiple"),
-        (torch.zeros(2, 3, 16, 32, 3), "square images of 16 pixels"),
+        (torch.zeros(2, 3, 32, 32, 3), "Float images must have the encoder's size, 16 x 16; got 32 x 32"),
+        (torch.zeros(2, 3, 16, 32, 3), "got 16 x 32"),
+        (torch.zeros(2, 3, 8, 8, 3, dtype=torch.uint8), "Frames of 8 x 8 cannot be averaged down to 16 x 16"),
+        (torch.full((2, 3, 16, 16, 3), 255.0), "got floats from 255 to 255"),
+        (torch.full((2, 3, 16, 16, 3), torch.nan), "got floats from nan"),
         (torch.zeros(2, 3, 16, 16, 3, dtype=torch.int64), r"uint8, or floats in \[0, 1\]"),
     ],
 )

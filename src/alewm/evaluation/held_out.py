@@ -37,10 +37,9 @@ from alewm.evaluation.settings import EvaluationSettings, Split
 from alewm.files import read_if_there, write_json
 from alewm.model.world_model import WorldModel
 from alewm.planning.noise import stream_seed
-from alewm.resize import area_downsample
 from alewm.runs.folder import load_tensors, save_tensors
 from alewm.runs.provenance import provenance
-from alewm.shapes import Float, Int, Tensor, UInt8
+from alewm.shapes import Float, Int, Tensor
 from alewm.training.checkpoint import DataSet, data_set_of, latest_checkpoint, load_world_model
 
 _WITHOUT = "Planning from two images and PretrainedRun.save_pretrained need neither (docs/planning.md)."
@@ -284,17 +283,11 @@ class Trained:
         """Features and latents of stored frames, on the CPU."""
         features, latents = [], []
         for part in np.array_split(rows, -(-len(rows) // FRAMES_AT_ONCE)):
-            pixels = self._readable(torch.as_tensor(self.store.frames(part)))
+            pixels = torch.as_tensor(self.store.frames(part))
             encoding = self.model.encode(pixels[:, None].to(self.device))
             features.append(encoding.features[:, 0].float().cpu())
             latents.append(encoding.latents[:, 0].float().cpu())
         return torch.cat(features), torch.cat(latents)
-
-    def _readable(self, frames: UInt8[Tensor, "n Y X 3"]) -> UInt8[Tensor, "n y x 3"]:
-        """`frames`, averaged down as in training unless the encoder does it, as it does by a whole factor."""
-        size = self.model.config.encoder.image_size
-        height, width = frames.shape[1:3]
-        return frames if height == width and height % size == 0 else area_downsample(frames, size)
 
     def windows(self, part: str, most: int) -> EncodedWindows:
         """At most `most` windows of the episodes of `part`, drawn without repetition."""

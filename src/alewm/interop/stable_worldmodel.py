@@ -5,12 +5,16 @@ dictionary, in which the solver has given every tensor a sample axis by expansio
 cached there must not depend on the candidates.
 
     key                shape                       who sets it
-    pixels             [B, S, H, 3, Y, X]          the policy, normalised floats; uint8 is taken as stored pixels
-    goal               [B, S, 1, 3, Y, X]          the policy, likewise
+    pixels             [B, S, H, Y, X, 3]          the policy: uint8 frames of any size, channels first or last
+    goal               [B, S, 1, Y, X, 3]          the policy, likewise
     action_history     [B, S, H - 1, A]            the policy, where H > 1: the blocks between the frames
     emb                [B, S, H, D]                `rollout`, once per plan
     goal_emb           [B, 1, D]                   `get_cost`, once per plan
     predicted_emb      [B, S, H + horizon, D]      `rollout`, every time
+
+A policy without a `transform` hands over what the environment draws. The model then averages it down as training did;
+a bilinear `Resize` in a transform gives a small model other frames than it learned from. Frames that a transform has
+normalised with ImageNet's statistics are taken too, as floats of exactly the encoder's size, channels first.
 
 `ForeignWorldModel` is the other direction: any model with `encode` and `rollout`, as stable-worldmodel defines them, in
 our planner.
@@ -28,7 +32,7 @@ from torch import nn
 from alewm.capacity.support import CapacitySupport
 from alewm.data.normalize import ActionStatistics
 from alewm.errors import InputError
-from alewm.model.vit import IMAGENET_MEAN, IMAGENET_STD, PixelNormaliser
+from alewm.model.vit import IMAGENET_MEAN, IMAGENET_STD, PixelNormaliser, check_float_size, extremes
 from alewm.model.world_model import Encoding, WorldModel
 from alewm.planning.capacity_rule import BestOf, Fixed, parse_capacity_rule
 from alewm.planning.distilled import DistilledModel
@@ -78,7 +82,7 @@ class PlanningCost(nn.Module):
         self._chosen.clear()
 
     def encode(self, info: Info) -> Info:
-        """`info` with `emb` [B, T, D] of its `pixels` [B, T, 3, Y, X], and `act_emb` where it has an `action`."""
+        """`info` with `emb` [B, T, D] of its `pixels` [B, T, Y, X, 3], and `act_emb` where it has an `action`."""
         info["emb"] = self._latents(self._features(info["pixels"]))
         if "action" in info:
             info["act_emb"] = self.model.action_encoder(self._ready(info["action"]))
@@ -107,6 +111,11 @@ class PlanningCost(nn.Module):
 
     def criterion(self, info: Info, candidates: Tensor | None = None) -> Float[Tensor, "B S"]:
         """How far each candidate ends from the goal, over the coordinates in use; `info` has been rolled out."""
+        if "goal" not in info:
+            raise InputError(
+                "The cost of a plan is its distance to a goal image, and `goal` is not in the dictionary. Give the "
+                "environment's `goal` to the policy, or call `rollout`, which needs none."
+            )
         self._prepare(info)
         ends, goal = info["predicted_emb"][:, :, -1], self._goal(info)
         capacities: tuple[int, ...] = info[_CAPACITIES]
@@ -118,8 +127,13 @@ class PlanningCost(nn.Module):
         """The cost of every candidate, lower is better."""
         return self.criterion(self.rollout(info, candidates), candidates)
 
+    @torch.no_grad()
     def _prepare(self, info: Info) -> None:
-        """Encodes the context and the goal and chooses capacities, unless this dictionary has them already."""
+        """Encodes the context and the goal and chooses capacities, unless this dictionary has them already.
+
+        Without a graph: a solver that follows gradients runs backward once per step, and what is kept here serves all
+        of its steps.
+        """
         if _CAPACITIES in info:
             return
         pixels = info["pixels"]
@@ -177,9 +191,9 @@ class PlanningCost(nn.Module):
 
     def _features(self, pixels: Tensor) -> Float[Tensor, "B T W"]:
         pixels = pixels.to(self._device)
-        if pixels.dtype == torch.uint8:
+        if not pixels.is_floating_point():
             return self.model.encode(pixels).features
-        # The policy has normalised them already, channels first.
+        _check_normalised(pixels, self.model.image_size)
         features: Tensor = self.model.encoder(self._ready(pixels).flatten(0, 1).movedim(1, -1))
         return features.view(*pixels.shape[:2], -1)
 
@@ -219,11 +233,31 @@ class ActionScaler:
         return self.statistics.denormalize(scores)
 
 
-def normalise_image(image: Tensor) -> Float[Tensor, "3 Y X"]:
-    """One uint8 image [3, Y, X] as the policy's `transform` hands it to a model."""
-    mean, std = (torch.tensor(values)[:, None, None] for values in (IMAGENET_MEAN, IMAGENET_STD))
-    return (torch.as_tensor(image) / 255 - mean) / std
+def _check_normalised(pixels: Tensor, image_size: int) -> None:
+    """Refuse floats that are not frames of the encoder's size, normalised as a policy's transform does."""
+    if pixels.ndim != 5 or pixels.shape[2] != 3:
+        raise InputError(
+            f"Normalised frames are [B, T, 3, Y, X], got {list(pixels.shape)}. Leave out the policy's `transform` of "
+            f"pixels and goal: the model takes uint8 frames as the environment draws them."
+        )
+    height, width = pixels.shape[3:]
+    check_float_size(height, width, image_size)
+    low, high = extremes(pixels)
+    is_normalised = low >= _LOWEST - _SLACK and high <= _HIGHEST + _SLACK and (low < 0 or high > 1)
+    if not is_normalised:
+        raise InputError(
+            f"Float frames must be normalised with ImageNet's statistics ({_LOWEST:.2f} to {_HIGHEST:.2f}), got "
+            f"numbers from {low:.4g} to {high:.4g}. Leave out the policy's `transform` of pixels and goal: the model "
+            f"takes uint8 frames as the environment draws them."
+        )
 
+
+_LOWEST, _HIGHEST = (
+    extreme((value - mean) / std for mean, std in zip(IMAGENET_MEAN, IMAGENET_STD, strict=True))
+    for extreme, value in ((min, 0), (max, 1))
+)
+_SLACK = 0.05
+"""How far resampling may take a normalised pixel beyond black or white."""
 
 MOST_IMAGES = 2048
 """Images remembered, the latest: two for each episode that is planned at once."""

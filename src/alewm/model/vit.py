@@ -13,6 +13,7 @@ from torch import nn
 
 from alewm.config import ADDED_LATER, Count, check_ranges
 from alewm.errors import InputError
+from alewm.resize import area_downsample
 from alewm.shapes import Float, Tensor
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
@@ -38,48 +39,50 @@ class PixelNormaliser(nn.Module):
     def forward(self, pixels: Tensor) -> Float[Tensor, "B F Y X 3"]:
         """Normalised images of the encoder's size.
 
-        `pixels` are uint8, or floats in [0, 1]; channels are last as they are stored, or first ([B, F, 3, Y, X]).
-        Images larger than the encoder's by a whole factor are averaged down, so that a model for small images also
-        reads what a full-size environment draws.
+        `pixels` are uint8 of the encoder's size or larger, or floats in [0, 1] of exactly that size; channels are last
+        as they are stored, or first ([B, F, 3, Y, X]). Larger uint8 images are averaged down by area and rounded, as
+        training's loader does, so that a model sees the very numbers it was trained on.
         """
-        x, factor = self._checked(pixels)
-        is_stored = not x.is_floating_point()
-        x = x.to(self.mean.dtype) if is_stored else x
-        if factor > 1:
-            B, F, size = *x.shape[:2], self.image_size
-            x = x.reshape(B, F, size, factor, size, factor, 3).mean((3, 5))
-        # In place on the fresh copy: on a CPU, allocating another is what takes the time.
-        x = x.mul_(1 / (255 * self.std)) if is_stored else x / self.std
+        x = self._checked(pixels)
+        if x.is_floating_point():
+            x = x / self.std
+        else:
+            # In place on the fresh copy: on a CPU, allocating another is what takes the time.
+            x = area_downsample(x, self.image_size).to(self.mean.dtype).mul_(1 / (255 * self.std))
         return x.sub_(self.mean / self.std)
 
-    def _checked(self, pixels: Tensor) -> tuple[Tensor, int]:
-        """Pixels with channels last, and how many times larger than the encoder's images they are."""
+    def _checked(self, pixels: Tensor) -> Tensor:
+        """The pixels with channels last."""
         if pixels.ndim != 5 or 3 not in (pixels.shape[-1], pixels.shape[2]):
             raise InputError(f"Pixels are [B, F, Y, X, 3] or [B, F, 3, Y, X], got {list(pixels.shape)}.")
-        if not (pixels.dtype == torch.uint8 or pixels.is_floating_point()):
-            raise InputError(f"Pixels are uint8, or floats in [0, 1]; got {pixels.dtype}.")
-        # Reading a GPU's numbers here would make the processor wait for it.
-        if pixels.is_floating_point() and pixels.device.type == "cpu":
-            _check_unit_range(pixels)
         x = pixels if pixels.shape[-1] == 3 else pixels.movedim(2, -1)
-        height, width = x.shape[2:4]
-        factor = height // self.image_size
-        if height != width or factor * self.image_size != height or factor < 1:
+        if pixels.dtype == torch.uint8:
+            return x
+        if not pixels.is_floating_point():
+            raise InputError(f"Pixels are uint8, or floats in [0, 1]; got {pixels.dtype}.")
+        check_float_size(x.shape[2], x.shape[3], self.image_size)
+        low, high = extremes(pixels)
+        if not (low >= -ROUNDING and high <= 1 + ROUNDING):  # NaN fails both
             raise InputError(
-                f"The encoder reads square images of {self.image_size} pixels, or a whole multiple of that; got "
-                f"{height} x {width}. Average uint8 images down as training does: "
-                f"alewm.resize.area_downsample(torch.as_tensor(image), {self.image_size})."
+                f"Pixels are uint8, or floats in [0, 1]; got floats from {low:.4g} to {high:.4g}. Give images as "
+                f"uint8; the model normalises them."
             )
-        return x, factor
+        return x
 
 
-def _check_unit_range(pixels: Float[Tensor, "B F Y X 3"]) -> None:
-    low, high = (float(extreme) for extreme in torch.aminmax(pixels.detach()))
-    if not (low >= -ROUNDING and high <= 1 + ROUNDING):  # NaN fails both
+def check_float_size(height: int, width: int, image_size: int) -> None:
+    """Refuse float images that would have to be resized: only uint8 ones can be, by the average that training took."""
+    if (height, width) != (image_size, image_size):
         raise InputError(
-            f"Pixels are uint8, or floats in [0, 1]; got floats from {low:.4g} to {high:.4g}. Give images as uint8; "
-            f"the model normalises them."
+            f"Float images must have the encoder's size, {image_size} x {image_size}; got {height} x {width}. Give "
+            f"uint8 images of any size from that on: the model averages them down as training did."
         )
+
+
+def extremes(pixels: Tensor) -> tuple[float, float]:
+    """The smallest and the largest number, both NaN where one is."""
+    low, high = torch.aminmax(pixels.detach())
+    return float(low), float(high)
 
 
 def attend(
