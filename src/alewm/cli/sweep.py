@@ -74,8 +74,7 @@ class Sweep:
     dry_run: Flag = False
     """Print every command, the number of trials and an estimate of hours, and stop."""
     updates_per_second: Maybe[float] = None
-    """For the estimate of a dry run, where no finished run tells: as `alewm-lab bench train-step` measures it, and for
-    tiny presets updates of `two-room-tiny`. If not given, what was measured on an NVIDIA H200, or an AMD EPYC core."""
+    """Pace of training, for the estimate of a dry run; finished runs of the same encoder width below --runs precede."""
 
     WHEN_INTERRUPTED: ClassVar[str] = "Finished trials and saved checkpoints are kept; repeat the command to continue."
 
@@ -151,14 +150,13 @@ class Sweep:
         return JobResources(self.cpus_per_trial, self.gpus_per_trial, self.ranks_per_trial)
 
     def _planned(self, sweep: "Grid", library: "Library", settings: "EvaluationSettings | None") -> "Iterator[str]":
-        from alewm.sweeps.estimate import evaluation_cost, hours_of, planned_work
+        from alewm.sweeps.jobs import planned_work, training_estimate
         from alewm.sweeps.library import EvaluationWork, TrainingWork
 
         trainings = [TrainingWork(run, self.ranks_per_trial) for run in sweep.runs]
         evaluations = [EvaluationWork(run, settings) for run in sweep.runs] if settings is not None else []
-        costs = [evaluation_cost(each) for each in evaluations if not each.is_done(library)]
-        hours = hours_of(sweep.runs, costs, library, self.updates_per_second)
-        return planned_work(trainings, evaluations, library, hours)
+        estimate = training_estimate(sweep.runs, library, self.updates_per_second)
+        return planned_work(trainings, evaluations, library, [estimate])
 
     def _executor(self, resources: "JobResources") -> "Executor":
         if self.jobs is not None:

@@ -1,4 +1,4 @@
-"""Jobs: work that one process does in order, the resources it takes, and the loop that submits, retries and reports."""
+"""Jobs: work that one process does in order, its resources, the loop that submits and retries, and the dry run."""
 
 import os
 import socket
@@ -13,7 +13,7 @@ import torch
 
 from alewm.devices import find_device
 from alewm.errors import InputError
-from alewm.sweeps.library import Library, Work
+from alewm.sweeps.library import Library, TrainingRun, TrainingWork, Work
 
 
 @dataclass(frozen=True)
@@ -218,3 +218,52 @@ def make_job(name: str, works: Sequence[Work], library: Library, executor: Execu
         logs,
         attempt=1 + len(list(logs.glob(f"{name}.*.log"))),
     )
+
+
+def planned_work(
+    trainings: Sequence[TrainingWork],
+    works: Sequence[Work],
+    library: Library,
+    estimate: Sequence[str],
+    num_later: int = 0,
+) -> Iterator[str]:
+    """What a dry run prints: the missing commands, and comments that start with #, so that a shell can run the whole.
+
+    `works` follow the trainings; `num_later` more depend on their results, and have no command yet. `estimate` is
+    printed last.
+    """
+    missing = [training for training in trainings if not training.is_done(library)]
+    if missing:
+        yield f"# training: {len(missing)} of {len(trainings)} runs are missing"
+    yield from (training.command(library) for training in missing)
+    left = missing_works(works, library)
+    if left:
+        yield f"# evaluations and measurements: {len(left)}"
+    yield from (work.command(library) for work in left)
+    if num_later:
+        yield f"# planning to test pairs: at most {num_later}, known once the work above is done"
+    yield (
+        f"# {len(trainings)} runs, {len(trainings) - len(missing)} of them finished; "
+        f"at most {len(left) + num_later} evaluations and measurements missing"
+    )
+    yield from (f"# {line}" for line in estimate)
+
+
+def missing_works(works: Sequence[Work], library: Library) -> list[Work]:
+    """Those that are not done, each once."""
+    return [work for work in dict.fromkeys(works) if not work.is_done(library)]
+
+
+def training_estimate(runs: Sequence[TrainingRun], library: Library, updates_per_second: float | None) -> str:
+    """Hours of training the missing `runs` one by one.
+
+    An update takes what it took in finished runs of the same encoder width below `library`, or else
+    1 / `updates_per_second`.
+    """
+    known, hours = library.seconds_per_update(), 0.0
+    for run in (run for run in runs if not library.is_trained(run)):
+        seconds = known.get(run.config.model.encoder.hidden_dim)
+        if seconds is None and updates_per_second is None:
+            return "no estimate of hours: no run of this encoder width is finished; give --updates-per-second"
+        hours += run.num_updates * (seconds or 1 / (updates_per_second or 1)) / 3600
+    return f"about {hours:.1f} hours of training, one by one, on files of the published size"

@@ -13,12 +13,12 @@ from alewm.envs.registry import get_task
 from alewm.errors import InputError
 from alewm.files import write_bytes, write_json, write_text
 from alewm.progress import Progress
-from alewm.sweeps.estimate import TINY_PRESET, Cost, Hours, evaluation_cost, hours_of, missing_works, planned_work
 from alewm.sweeps.executors import LocalProcesses
-from alewm.sweeps.jobs import Executor, Job, JobResources, finish_all, make_job
+from alewm.sweeps.jobs import Executor, Job, JobResources, finish_all, make_job, missing_works, planned_work
 from alewm.sweeps.library import EvaluationWork, Library, TrainingWork, Work
 from alewm.theme import as_png, as_svg
 from alewm.training.presets import preset
+from alewm_lab.experiments.estimate import TINY_PRESET, Cost, Hours, evaluation_cost, hours_of
 from alewm_lab.experiments.experiment import Experiment, Outcome, Results
 from alewm_lab.experiments.request import TASK_TITLES, OwnData
 
@@ -155,7 +155,7 @@ def planned(experiment: Experiment, library: Library, updates_per_second: float 
     works, is_all = experiment.known_works(Results(library))
     hours = estimated_hours(experiment, library, updates_per_second)
     trainings = [TrainingWork(run) for run in experiment.runs]
-    return planned_work(trainings, works, library, hours, 0 if is_all else experiment.num_tests)
+    return planned_work(trainings, works, library, hours.lines(), 0 if is_all else experiment.num_tests)
 
 
 def estimated_hours(experiment: Experiment, library: Library, updates_per_second: float | None = None) -> Hours:

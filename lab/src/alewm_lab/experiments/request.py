@@ -13,7 +13,6 @@ from alewm.errors import InputError, unknown_name
 from alewm.evaluation.settings import EvaluationSettings, Split
 from alewm.planning.cem import CEMConfig
 from alewm.planning.planner import PlanningConfig
-from alewm.sweeps.estimate import TINY_PRESET
 from alewm.sweeps.grid import GRIDS
 from alewm.sweeps.library import TrainingRun
 from alewm.tables import scientific
@@ -27,6 +26,7 @@ from alewm.training.presets import (
     as_nested_dropout,
     preset,
 )
+from alewm_lab.experiments.estimate import TINY_PRESET
 
 TASK_TITLES = {"two-room": "TwoRoom", "push-t": "PushT", "reacher": "Reacher", "cube": "OGBench-Cube"}
 """Tasks as tables call them, in the paper's order."""

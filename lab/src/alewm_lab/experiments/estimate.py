@@ -1,17 +1,16 @@
-"""Seconds of training and evaluation: from measured figures, or scaled from them by arithmetic.
+"""Estimated hours of training and evaluation: measured figures, or figures scaled from them by multiply-adds.
 
-Models of the paper's size on one NVIDIA H200, tiny ones on one AMD EPYC core. A dry run prints every command, the count
-of runs and the estimate.
+Models of the paper's size were measured on one NVIDIA H200, tiny ones on one AMD EPYC core.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from alewm.data.splits import NUM_TEST, NUM_VALIDATION
 from alewm.data.windows import WindowShape
 from alewm.model.world_model import WorldModelConfig
 from alewm.planning.cem import CEMConfig
-from alewm.sweeps.library import EvaluationWork, Library, TrainingRun, TrainingWork, Work
+from alewm.sweeps.library import EvaluationWork, Library, TrainingRun
 from alewm.training.config import RunConfig
 from alewm.training.presets import preset
 
@@ -138,35 +137,10 @@ class Hours:
     basis: tuple[str, ...] = ()
     """A line per kind of run."""
 
-
-def planned_work(
-    trainings: Sequence[TrainingWork], works: Sequence[Work], library: Library, hours: Hours, num_later: int = 0
-) -> Iterator[str]:
-    """Lines for a terminal; comments start with #, so that the rest can be given to a shell.
-
-    `works` follow the trainings; `num_later` more depend on their results, and have no command yet.
-    """
-    missing = [training for training in trainings if not training.is_done(library)]
-    if missing:
-        yield f"# training: {len(missing)} of {len(trainings)} runs are missing"
-    yield from (training.command(library) for training in missing)
-    left = missing_works(works, library)
-    if left:
-        yield f"# evaluations and measurements: {len(left)}"
-    yield from (work.command(library) for work in left)
-    if num_later:
-        yield f"# planning to test pairs: at most {num_later}, known once the work above is done"
-    yield (
-        f"# {len(trainings)} runs, {len(trainings) - len(missing)} of them finished; "
-        f"at most {len(left) + num_later} evaluations and measurements missing"
-    )
-    yield f"# about {hours.training:.1f} hours of training and {hours.evaluation:.1f} of evaluation, one by one"
-    yield from (f"#   {line}" for line in hours.basis)
-
-
-def missing_works(works: Sequence[Work], library: Library) -> list[Work]:
-    """Those that are not done, each once."""
-    return [work for work in dict.fromkeys(works) if not work.is_done(library)]
+    def lines(self) -> list[str]:
+        """The estimate in words."""
+        total = f"about {self.training:.1f} hours of training and {self.evaluation:.1f} of evaluation, one by one"
+        return [total, *(f"  {line}" for line in self.basis)]
 
 
 def hours_of(
