@@ -1,12 +1,15 @@
 """`alewm import-lewm` and `alewm export-lewm`: weights come in, are evaluated and reported, and go out again."""
 
+import importlib
 import json
+from importlib import metadata
 
 import pytest
 import torch
 
-from alewm.interop.lewm import load_lewm
+from alewm.interop.lewm import export_lewm, load_lewm, names_of_installed_transformers
 from alewm.interop.lewm_format import description_of, to_lewm, write_lewm
+from alewm.interop.stable_worldmodel import PlanningCost
 from alewm.model.predictor import PredictorConfig
 from alewm.model.vit import ViTConfig
 from alewm.model.world_model import WorldModelConfig, build_world_model
@@ -43,7 +46,7 @@ def test_imported_weights_are_evaluated_reported_and_exported_again(alewm_here, 
     assert alewm_here("report", "run", "--out", "page").splitlines()[-1] == "page/index.html"
     assert "may have been trained on the episodes held out here" in (tmp_path / "page/index.html").read_text()
     for _ in range(2):  # what is there already is not refused
-        assert alewm_here("export-lewm", "run", "--out", "again").splitlines()[-1] == "again"
+        assert alewm_here("export-lewm", "run", "--out", "again", "--names", 4).splitlines()[-1] == "again"
     before, after = (torch.load(folder / "weights.pt", weights_only=True) for folder in (released, tmp_path / "again"))
     assert before.keys() == after.keys()
     assert all(torch.equal(before[name], after[name]) for name in before)
@@ -124,3 +127,49 @@ def test_an_alewm_is_exported_with_a_warning_or_at_a_capacity(alewm, refused, tr
     assert "exists already" in refused("export-lewm", trained, "--out", "short")
     assert "Capacity 5 is not supported" in refused("export-lewm", trained, "--out", "new", "--capacity", 5)
     assert not (tmp_path / "new").exists()
+
+
+def test_the_names_are_those_of_the_transformers_that_is_installed(alewm, trained, tmp_path, monkeypatch):
+    """stable-worldmodel loads strictly: a file serves one generation of transformers."""
+    for version, block in (
+        ("4.57.6", "encoder.encoder.layer.0."),
+        ("5.22.2", "encoder.layers.0."),
+        (None, "encoder.layers.0."),
+    ):
+        missing = metadata.PackageNotFoundError("transformers")
+
+        def installed(name, version=version, missing=missing):
+            if version is None:
+                raise missing
+            return version
+
+        with monkeypatch.context() as patched:
+            patched.setattr("alewm.interop.lewm.metadata.version", installed)
+            names = names_of_installed_transformers()
+            exported = export_lewm(trained, tmp_path / f"names-{version}")
+        assert names == (4 if version == "4.57.6" else 5)
+        state = torch.load(exported.path / "weights.pt", weights_only=True)
+        assert any(name.startswith(block) for name in state)
+        assert f"names are those of transformers {names}" in exported.notes[-1]
+
+
+def test_a_whole_model_is_what_its_target_builds(alewm, refused, trained, tmp_path):
+    """As stable-worldmodel's `load_pretrained` does it: the target is called, then given its weights strictly."""
+    done = alewm("export-lewm", trained, "--out", "whole", "--whole")
+    assert done.stdout.splitlines()[-1] == "whole"
+    described = json.loads((tmp_path / "whole/config.json").read_text())
+    module, _, name = described.pop("_target_").rpartition(".")
+    cost = getattr(importlib.import_module(module), name)(**described)
+    cost.load_state_dict(torch.load(tmp_path / "whole/weights.pt", weights_only=True))
+    model, description = load_world_model(latest_checkpoint(trained))
+    assert cost.action_scaler.statistics.to_dict() == description.extras["action_statistics"]
+    assert cost.model.support == model.support
+    now, goal = torch.randint(
+        256, (2, 3, 1, 1, 28, 28, 3), dtype=torch.uint8, generator=torch.Generator().manual_seed(0)
+    )
+    candidates = torch.randn(3, 1, 5, 10, generator=torch.Generator().manual_seed(1))
+    costs = [each.get_cost({"pixels": now, "goal": goal}, candidates) for each in (cost, PlanningCost(model))]
+    torch.testing.assert_close(*costs)
+    assert "--capacity and --names are for a LeWM" in refused(
+        "export-lewm", trained, "--out", "b", "--whole", "--names", 4
+    )

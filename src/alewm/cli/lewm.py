@@ -52,9 +52,10 @@ class ImportLeWM:
 
 @dataclass(frozen=True)
 class ExportLeWM:
-    """Write the newest checkpoint of a run as LeWM weights that stable-worldmodel loads.
+    """Write the newest checkpoint of a run as a folder that stable-worldmodel's `load_pretrained` opens.
 
-    LeWM has no capacities: an ALeWM is written at full width, or with --capacity at one of its capacities.
+    As a LeWM it needs nothing of ours, but LeWM has no capacities: an ALeWM is written at full width, or with
+    --capacity at one of its capacities. With --whole it keeps them, and alewm must be installed where it is loaded.
     """
 
     source: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
@@ -63,14 +64,23 @@ class ExportLeWM:
     """The new folder for config.json and weights.pt."""
     capacity: Maybe[int] = None
     """Zero what lies beyond this many coordinates, so that plans are made with this prefix."""
-    names: Literal[4, 5] = 4
-    """Encoder names of transformers 4, as in the released weights, or of transformers 5."""
+    names: Maybe[Literal[4, 5]] = None
+    """Encoder names of transformers 4 or 5, whichever is installed where the folder is loaded; if not given, of the
+    version installed here, and of 5 where none is."""
+    whole: Flag = False
+    """Write the whole model, with its capacity network, behind the adapter of alewm."""
 
     def run(self) -> None:
         """Writes the folder."""
-        from alewm.interop.lewm import export_lewm
+        from alewm.errors import InputError
+        from alewm.interop.lewm import export_alewm, export_lewm
 
-        exported = export_lewm(self.source, self.out, capacity=self.capacity, generation=self.names)
-        for warning in exported.warnings:
-            print(f"warning: {warning}", file=sys.stderr)
+        if self.whole and (self.capacity is not None or self.names is not None):
+            raise InputError("--whole keeps all capacities and our own names; --capacity and --names are for a LeWM.")
+        if self.whole:
+            exported = export_alewm(self.source, self.out)
+        else:
+            exported = export_lewm(self.source, self.out, capacity=self.capacity, generation=self.names)
+        for note in exported.notes:
+            print(f"note: {note}", file=sys.stderr)
         print(exported.path)

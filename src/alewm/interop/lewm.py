@@ -9,11 +9,15 @@ LeWM has no selector, no support and no input map. What that means for each mode
 | any, D = W, capacity k        | embedding and prediction are zero beyond k: planning at k, goal cost included      |
 | any, D < W                    | the input map M, b is folded into both projectors: the embedding is M z + b        |
 
+LeWM's encoder is transformers' ViT, whose parameters have other names since transformers 5. stable-worldmodel loads
+strictly, so a file serves one of the two. Names are those of the transformers installed here, or of 5 where none is.
+
 In the last case the embedding has W coordinates and predictions are ours seen through the map, to rounding; distances
 are not: |M (z - z')| weighs the directions of the latent by M, so plans may differ from ours.
 """
 
 from dataclasses import dataclass, replace
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +44,14 @@ from alewm.interop.lewm_format import (
 from alewm.model.world_model import WorldModel, WorldModelConfig, build_world_model
 from alewm.runs.folder import RunFolder, only_writer
 from alewm.shapes import FRAME_SKIP, Tensor
-from alewm.training.checkpoint import SPLITS, Description, latest_checkpoint, load_world_model, save_weights
+from alewm.training.checkpoint import (
+    SPLITS,
+    Description,
+    data_sets_of,
+    latest_checkpoint,
+    load_world_model,
+    save_weights,
+)
 from alewm.training.config import ObjectiveConfig, RunConfig
 
 
@@ -179,24 +190,53 @@ class Exported:
 
     path: Path
     """The folder with config.json and weights.pt."""
-    warnings: tuple[str, ...]
-    """One sentence for everything the format has no place for."""
+    notes: tuple[str, ...]
+    """One sentence for everything the format has no place for, and for whom the names of the encoder are."""
 
 
-def export_lewm(run: Path, out: Path, *, capacity: int | None = None, generation: Generation = 4) -> Exported:
-    """The newest checkpoint of `run` as a LeWM checkpoint in the new folder `out`."""
+def names_of_installed_transformers() -> Generation:
+    """Whose encoder names stable-worldmodel needs in this environment; those of transformers 5 where none is found."""
+    try:
+        return 4 if int(metadata.version("transformers").split(".")[0]) < 5 else 5
+    except (metadata.PackageNotFoundError, ValueError):
+        return 5
+
+
+def export_lewm(run: Path, out: Path, *, capacity: int | None = None, generation: Generation | None = None) -> Exported:
+    """The newest checkpoint of `run` as a LeWM checkpoint in the new folder `out`.
+
+    `generation` is the major version of transformers beside stable-worldmodel where it is loaded; None asks this
+    environment.
+    """
+    model, _ = load_world_model(latest_checkpoint(run))
+    names = generation or names_of_installed_transformers()
+    config, state, warnings = as_lewm_checkpoint(model, capacity=capacity, generation=names)
+    other = 4 if names == 5 else 5
+    note = f"The encoder's names are those of transformers {names}; where transformers {other} is installed, --names "
+    return Exported(write_lewm(out, config, state), (*warnings, f"{note}{other} writes what loads there."))
+
+
+def export_alewm(run: Path, out: Path) -> Exported:
+    """The newest checkpoint of `run`, whole, as a folder that stable-worldmodel's `load_pretrained` opens.
+
+    The target in config.json is `alewm.interop.stable_worldmodel.pretrained_cost`, so alewm must be installed there.
+    """
     model, description = load_world_model(latest_checkpoint(run))
-    config, state, warnings = as_lewm_checkpoint(model, capacity=capacity, generation=generation)
-    if description.config.frame_skip != FRAME_SKIP:
-        warnings += (
-            f"LeWM's format does not name the frame skip: this model has {description.config.frame_skip} environment "
-            f"steps per block, the published ones have {FRAME_SKIP}.",
-        )
-    return Exported(write_lewm(out, config, state), warnings)
+    config: dict[str, Any] = {
+        "_target_": "alewm.interop.stable_worldmodel.pretrained_cost",
+        "config": to_dict(model.config),
+        "capacity": "modal",
+        "goal_cost": "active",
+    }
+    data_sets = data_sets_of(description).values()
+    if len(data_sets) == 1:  # whose actions a plan is made of, several data sets do not say
+        config["action_statistics"] = next(iter(data_sets)).statistics.to_dict()
+    state = {f"model.{name}": tensor.detach().cpu() for name, tensor in model.state_dict().items()}
+    return Exported(write_lewm(out, config, state), ())
 
 
 def as_lewm_checkpoint(
-    model: WorldModel, *, capacity: int | None = None, generation: Generation = 4
+    model: WorldModel, *, capacity: int | None = None, generation: Generation = 5
 ) -> tuple[dict[str, Any], dict[str, Tensor], tuple[str, ...]]:
     """The config.json and the state dict of `model` as a LeWM, and what is lost."""
     config = model.config

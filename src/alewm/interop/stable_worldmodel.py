@@ -22,7 +22,7 @@ our planner.
 
 import hashlib
 import math
-from collections.abc import MutableMapping
+from collections.abc import Mapping, MutableMapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -30,10 +30,11 @@ import torch
 from torch import nn
 
 from alewm.capacity.support import CapacitySupport
+from alewm.config import from_dict
 from alewm.data.normalize import ActionStatistics
 from alewm.errors import InputError
 from alewm.model.vit import IMAGENET_MEAN, IMAGENET_STD, PixelNormaliser, check_float_size, extremes
-from alewm.model.world_model import Encoding, WorldModel
+from alewm.model.world_model import Encoding, WorldModel, WorldModelConfig, build_world_model
 from alewm.planning.capacity_rule import BestOf, Fixed, parse_capacity_rule
 from alewm.planning.distilled import DistilledModel
 from alewm.planning.rollout import GoalCost, compared_width, next_latent, prefix_distance, sliced_roll_out
@@ -75,6 +76,8 @@ class PlanningCost(nn.Module):
             )
         self.goal_cost: GoalCost = goal_cost
         self.seed = seed
+        self.action_scaler: ActionScaler | None = None
+        """The `process` of actions, where the model was loaded with it."""
         self._chosen: dict[bytes, int] = {}
 
     def forget(self) -> None:
@@ -211,6 +214,32 @@ class PlanningCost(nn.Module):
     @property
     def _device(self) -> torch.device:
         return self.model.log_prior.device
+
+
+def pretrained_cost(
+    config: Mapping[str, Any],
+    capacity: str = "modal",
+    goal_cost: GoalCost = "active",
+    action_statistics: Mapping[str, Any] | None = None,
+) -> PlanningCost:
+    """What the folder of `alewm export-lewm --whole` becomes in stable-worldmodel's `load_pretrained`.
+
+    It fills in the weights afterwards. `load_pretrained(path, extra_args={"capacity": "16"})` plans with another rule.
+    """
+    model = build_world_model(from_dict(WorldModelConfig, _plain(config)), torch.Generator())
+    cost = PlanningCost(model.requires_grad_(requires_grad=False), capacity=str(capacity), goal_cost=goal_cost)
+    if action_statistics is not None:
+        cost.action_scaler = ActionScaler(ActionStatistics.from_dict(_plain(action_statistics)))
+    return cost
+
+
+def _plain(values: Any) -> Any:
+    """The dictionaries and lists in a configuration object."""
+    if isinstance(values, Mapping):
+        return {str(name): _plain(value) for name, value in values.items()}
+    return (
+        [_plain(value) for value in values] if isinstance(values, Sequence) and not isinstance(values, str) else values
+    )
 
 
 class ActionScaler:
