@@ -8,6 +8,7 @@ import h5py
 import numpy as np
 import pytest
 
+from alewm.data import checks
 from alewm.data.checks import ROWS_PER_CHECKSUM
 from alewm.data.collect import RecordedEpisodes, collect
 from alewm.data.frames import open_frames, verify_columns, verify_frames
@@ -209,3 +210,27 @@ def test_an_index_column_that_is_gone_is_missed(tmp_path, name, is_replaced):
             file.create_group(name)
     with pytest.raises(InputError, match=f"{name}.*missing; files of version 3 have it"):
         EpisodeStore.open(path)
+
+
+def test_a_damaged_text_that_makes_hdf5_loop_for_ever_is_refused(tmp_path, monkeypatch):
+    path = as_older_version(write_rich(tmp_path / "tape.h5"), 1)
+    content = path.read_bytes()
+    heap = content.index(b"GCOL")  # where HDF5 keeps texts of variable length
+    path.write_bytes(content[: heap + 16] + bytes(32) + content[heap + 48 :])
+    monkeypatch.setattr(checks, "TEXT_SECONDS", 1.0)
+    with pytest.raises(InputError, match=r"tape\.h5: the attribute 'alewm_attributes' cannot be read\. Restore"):
+        EpisodeStore.open(path)
+
+
+def test_texts_are_never_read_because_damaged_ones_can_make_hdf5_loop_for_ever(tmp_path):
+    path = remove_checksums(write_rich(tmp_path / "tape.h5"))
+    with h5py.File(path, "r+") as file:
+        file["instruction"] = ["go left"] * sum(LENGTHS)
+    content = path.read_bytes()
+    heap = content.index(b"GCOL")
+    path.write_bytes(content[: heap + 16] + bytes(32) + content[heap + 48 :])
+    with EpisodeStore.open(path) as store:
+        assert "instruction" not in store.episode(0)
+        assert "instruction" not in next(store.all_episode_columns())
+        with pytest.raises(InputError, match="'instruction': it holds object"):
+            store.column("instruction")

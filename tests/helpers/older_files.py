@@ -22,4 +22,6 @@ def as_older_version(path: Path, version: int) -> Path:
     remove_checksums(path)
     with h5py.File(path, "r+") as file:
         file.attrs["alewm_file_version"] = version
+        for name in ("alewm_attributes", "alewm_encoder"):
+            file.attrs[name] = file.attrs[name].decode()  # a text of variable length, as these versions had
     return path

@@ -16,6 +16,9 @@ HDF5 itself protects names, types, shapes, the places of chunks and numeric attr
 
 import contextlib
 import importlib
+import json
+import subprocess
+import sys
 import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -136,8 +139,7 @@ def check_row_counts(path: Path, columns: Mapping[str, h5py.Dataset]) -> None:
 
 def read_version(path: Path, file: h5py.File) -> int | None:
     """The version of the file's layout; None for files that were made elsewhere."""
-    with read_by_hdf5(path):
-        version = file.attrs.get(schema.VERSION_ATTRIBUTE)
+    version = _attribute(path, file, schema.VERSION_ATTRIBUTE)
     if version is None:
         return None
     if not isinstance(version, (int, np.integer)) or version < 1:
@@ -151,10 +153,9 @@ def read_version(path: Path, file: h5py.File) -> int | None:
 
 def read_texts(path: Path, file: h5py.File) -> tuple[dict[str, Any], str | None]:
     """What the collector recorded about the file, and what compressed its frames, where the file says it."""
-    with read_by_hdf5(path):
-        texts = [file.attrs.get(name) for name in (schema.ATTRIBUTES_ATTRIBUTE, schema.ENCODER_ATTRIBUTE)]
-        expected = file.attrs.get(schema.TEXTS_CHECKSUM)
-    described, encoder = map(_text, texts)
+    names = (schema.ATTRIBUTES_ATTRIBUTE, schema.ENCODER_ATTRIBUTE)
+    described, encoder = (_text(_attribute(path, file, name)) for name in names)
+    expected = _attribute(path, file, schema.TEXTS_CHECKSUM)
     # An attribute of another shape equals no checksum.
     if expected is not None and (np.ndim(expected) or texts_checksum(described or "", encoder or "") != expected):
         raise InputError(
@@ -173,6 +174,36 @@ def read_texts(path: Path, file: h5py.File) -> tuple[dict[str, Any], str | None]
             f"{path}: the attribute {schema.ATTRIBUTES_ATTRIBUTE!r} must be a JSON object, found {found}. {RESTORE}"
         )
     return attributes, encoder
+
+
+TEXT_SECONDS = 30.0
+"""What reading a text of variable length may take, a process that starts included."""
+
+_PRINT_TEXT = """
+import json, sys
+import h5py
+value = h5py.File(sys.argv[1]).attrs[sys.argv[2]]
+print(json.dumps(value.decode(errors="surrogateescape") if isinstance(value, bytes) else str(value)))
+"""
+
+
+def _attribute(path: Path, file: h5py.File, name: str) -> Any:
+    """The attribute `name` of the file; None where there is none.
+
+    Files of version 1 and 2 have texts of variable length. HDF5 keeps these in a place without checksums, and loops for
+    ever in it when it is damaged in some ways. So a process with a time limit reads them.
+    """
+    with read_by_hdf5(path):
+        if name not in file.attrs:
+            return None
+        if not file.attrs.get_id(name).dtype.hasobject:
+            return file.attrs[name]
+    command = [sys.executable, "-P", "-c", _PRINT_TEXT, str(path), name]
+    try:
+        done = subprocess.run(command, capture_output=True, timeout=TEXT_SECONDS, check=True)
+    except (subprocess.CalledProcessError, subprocess.TimeoutExpired):
+        raise InputError(f"{path}: the attribute {name!r} cannot be read. {RESTORE}") from None
+    return json.loads(done.stdout)
 
 
 def _text(value: Any) -> str | None:
@@ -277,21 +308,26 @@ class CheckedColumn:
             return None  # another program stored the frames anew, in longer runs
         if not self._has_rows or schema.COLUMN_CHECKSUMS not in self.dataset.attrs:
             return None
-        try:
-            found = np.asarray(self.dataset.attrs[schema.COLUMN_CHECKSUMS])
-        except (OSError, TypeError, ValueError) as error:
-            raise self._fault(None, f"its checksums cannot be read ({first_line(error)}).") from None
         num_rows = len(self.dataset)
         expected = num_rows if self._has_frames else -(-num_rows // ROWS_PER_CHECKSUM)
-        if found.dtype != np.uint32 or found.shape != (expected,):
-            problem = f"{expected} checksums were expected for {num_rows} rows, found {found.dtype}{list(found.shape)}."
-            raise self._fault(None, problem)
-        return found
+        try:
+            found = self.dataset.attrs.get_id(schema.COLUMN_CHECKSUMS)
+            if found.dtype != np.uint32 or found.shape != (expected,):
+                shape = f"{found.dtype}{list(found.shape)}"
+                raise self._fault(None, f"{expected} checksums were expected for {num_rows} rows, found {shape}.")
+            return np.asarray(self.dataset.attrs[schema.COLUMN_CHECKSUMS])
+        except (OSError, TypeError, ValueError, RuntimeError) as error:
+            if isinstance(error, InputError):
+                raise
+            raise self._fault(None, f"its checksums cannot be read ({first_line(error)}).") from None
 
     def read(self, rows: slice = slice(None)) -> np.ndarray:
         """The values at consecutive `rows`, or all of them."""
         if self.dataset.shape is None:
             raise self._fault(None, "it holds nothing.")
+        if self.dataset.dtype.kind not in "biuf":
+            # Nothing is computed from texts, and damaged ones can make HDF5 loop for ever.
+            raise fault(self._path, self._name, None, f"it holds {self.dataset.dtype}.", "Only numbers are read.")
         if not self._has_rows:
             return self._values(())
         start, stop, _ = rows.indices(len(self.dataset))

@@ -37,7 +37,7 @@ class RecordedEpisodes:
         """The recorded episodes; there is nothing for `seed` to decide."""
         with EpisodeStore.open(self.path) as store:
             for episode in episodes:
-                columns = {name: v for name, v in store.episode(episode).items() if v.dtype.kind in "biuf"}
+                columns = store.episode(episode)
                 for name, values in columns.items():
                     if name != schema.PIXELS and schema.holds_frames(values.dtype, values.shape):
                         columns[name] = values[:: store.draw_every]  # other views were drawn when pixels were

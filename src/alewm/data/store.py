@@ -185,11 +185,11 @@ class EpisodeStore:
         return frames
 
     def episode(self, episode: int) -> dict[str, np.ndarray]:
-        """All recorded columns of one episode, the frames being those that were drawn."""
+        """All recorded columns of numbers of one episode, the frames being those that were drawn."""
         return {schema.PIXELS: self.frames(self.drawn_rows([episode])), **self.episode_columns(episode)}
 
     def episode_columns(self, episode: int) -> dict[str, np.ndarray]:
-        """All recorded columns of one episode but its frames."""
+        """All recorded columns of numbers of one episode but its frames."""
         rows = self.rows_of(episode)
         others = self._other_names
         return {schema.ACTION: self.actions[rows], **{name: self._columns[name].read(rows) for name in others}}
@@ -208,8 +208,7 @@ class EpisodeStore:
     @cached_property
     def _other_names(self) -> tuple[str, ...]:
         """Columns with a value per row besides frames and actions; a single value is about the file as a whole."""
-        names = (name for name in self.column_names if name not in (schema.PIXELS, schema.ACTION))
-        return tuple(name for name in names if self._datasets[name].ndim)
+        return tuple(name for name in self.numeric_names if name not in (schema.PIXELS, schema.ACTION))
 
     def frame_checksums(self) -> np.ndarray | None:
         """CRC-32 of every compressed frame, for files that have them."""

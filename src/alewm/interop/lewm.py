@@ -32,6 +32,7 @@ from alewm.envs.registry import get_task
 from alewm.envs.task import Task
 from alewm.errors import InputError
 from alewm.interop.lewm_format import (
+    CONFIG,
     Generation,
     LeWMFiles,
     configuration_of,
@@ -68,7 +69,7 @@ class _Data:
 def load_lewm(path: Path) -> WorldModel:
     """The model in a LeWM checkpoint (a folder or a `.pt` file), on the CPU and in evaluation mode."""
     files = read_lewm(path)
-    return _model_of(files, configuration_of(files.state, files.config))
+    return _model_of(files, _configuration(files))
 
 
 def import_lewm(
@@ -88,7 +89,7 @@ def import_lewm(
     """
     files = read_lewm(path)
     given = _given_statistics(action_mean, action_std)
-    config = configuration_of(files.state, files.config)
+    config = _configuration(files)
     if rounds_pixels:
         config = replace(config, encoder=replace(config.encoder, patch_map_in_bfloat16=True))
     data = _read_data(data_path) if data_path is not None else None
@@ -119,6 +120,15 @@ def import_lewm(
         known = folder.result()
         folder.finish({**known, "training": {"step": 0, "checkpoint": str(checkpoint.relative_to(out)), **origin}})
     return folder
+
+
+def _configuration(files: LeWMFiles) -> WorldModelConfig:
+    """Our configuration of the model in `files`; what does not fit is refused with the file that says it."""
+    try:
+        return configuration_of(files.state, files.config)
+    except (InputError, TypeError, ValueError, OverflowError) as error:
+        says = files.weights_path.parent / CONFIG if files.config else files.weights_path
+        raise InputError(f"{says}: {error}") from error
 
 
 def _model_of(files: LeWMFiles, config: WorldModelConfig) -> WorldModel:

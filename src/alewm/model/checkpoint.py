@@ -109,8 +109,8 @@ def read_content(checkpoint: Path) -> dict[str, Any]:
         raise InputError(f"{path} has format {content.get('format')!r}; this version reads format {FORMAT}.")
     if unknown := content.keys() - _ENTRIES:
         raise InputError(f"{path} has the unknown entry {min(unknown)!r}. {cure(checkpoint)}")
-    digests = content.get(_DIGESTS)
-    if digests is not None and (not isinstance(digests, dict) or digests.get(DESCRIPTION) != _digest(content)):
+    digests = content.get(_DIGESTS, {})
+    if not isinstance(digests, dict) or (_DIGESTS in content and digests.get(DESCRIPTION) != _digest(content)):
         raise InputError(
             f"{path} is damaged (its content differs from the SHA-256 in it). {cure(checkpoint)} If you edited it on "
             f"purpose, delete its entry {_DIGESTS!r}."
