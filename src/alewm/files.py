@@ -119,6 +119,33 @@ def try_lock(descriptor: int) -> bool | None:
     return True
 
 
+def open_unlinked(path: str | Path, flags: int) -> int:
+    """A descriptor of `path`, an `opener` for `open`; a symbolic link is refused.
+
+    For files that are written in place under a known name: in a folder from others, a link of that name may lead to any
+    file of the user.
+    """
+    try:
+        return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0), 0o666)
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise
+        raise InputError(f"{path} is a symbolic link, which is not followed. Remove the link.") from None
+
+
+def inside(path: Path, folder: Path) -> Path:
+    """`path`, refused where links lead out of `folder`: what is shown or shared comes from the folder itself.
+
+    The Hub's cache is an exception: its folders hold links into the folder `blobs` beside them.
+    """
+    found, homes = path.resolve(), [folder.resolve()]
+    if homes[0].parent.name == "snapshots":
+        homes.append(homes[0].parents[1] / "blobs")
+    if not any(found.is_relative_to(home) for home in homes):
+        raise InputError(f"{path} is a link out of {folder}, to {found}. Copy the file there, or remove the link.")
+    return path
+
+
 def is_still_at(path: Path, descriptor: int) -> bool:
     """Whether `path` is the open file, not one that took its place."""
     try:

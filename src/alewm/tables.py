@@ -103,10 +103,11 @@ class Table:
         return "\n".join(lines)
 
     def csv(self) -> str:
-        """The texts of all cells."""
+        """The texts of all cells; one that a spreadsheet would take for a formula begins with a quote."""
         buffer = io.StringIO()
         writer = csv.writer(buffer, lineterminator="\n")
-        writer.writerows([self.head, *([cell.text for cell in row] for row in self.rows)])
+        rows = [self.head, *([cell.text for cell in row] for row in self.rows)]
+        writer.writerows([_no_formula(text) for text in row] for row in rows)
         return buffer.getvalue()
 
     def to_json(self) -> dict[str, Any]:
@@ -119,6 +120,16 @@ def mark_best(cells: Sequence[Cell], values: Sequence[float]) -> list[Cell]:
     """The cells, those with the largest of `values` marked."""
     top = max(values)
     return [Cell(cell.text, value == top, cell.commands) for cell, value in zip(cells, values, strict=True)]
+
+
+def _no_formula(text: str) -> str:
+    if not text.startswith(("=", "+", "-", "@", "\t", "\r")):
+        return text
+    try:
+        float(text)
+    except ValueError:
+        return f"'{text}"
+    return text
 
 
 def _line(cells: Sequence[str]) -> str:

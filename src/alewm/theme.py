@@ -10,8 +10,10 @@ from typing import Any, Literal
 import matplotlib
 from matplotlib import colormaps
 from matplotlib.axes import Axes
+from matplotlib.axis import Tick
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 
 Series = tuple[list[float], list[float]]
 """Steps and values of one metric."""
@@ -146,12 +148,20 @@ def _rendered(draw: Draw, theme: Theme, kind: Literal["svg", "png"]) -> bytes:
         "svg.fonttype": "none",
     }
     with matplotlib.rc_context(settings):
-        buffer = io.BytesIO()
+        buffer, figure = io.BytesIO(), draw(theme)
+        _take_names_literally(figure)
         if kind == "svg":
-            draw(theme).savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
+            figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
             return buffer.getvalue()
-        draw(theme).savefig(buffer, format="png", facecolor="white", dpi=160)
+        figure.savefig(buffer, format="png", facecolor="white", dpi=160)
     return buffer.getvalue()
+
+
+def _take_names_literally(figure: Figure) -> None:
+    """Titles, labels and legends hold names of runs, in which `$` begins no formula; powers at ticks are formulas."""
+    at_ticks = {text for tick in figure.findobj(Tick) for text in tick.findobj(Text)}
+    for text in set(figure.findobj(Text)) - at_ticks:
+        text.set_parse_math(False)
 
 
 def compact_svg(svg: str) -> str:

@@ -26,15 +26,6 @@ def test_a_second_writer_is_refused_until_the_first_has_died(tmp_path):
         pass
 
 
-def test_a_linked_lock_leaves_its_target_alone(tmp_path):
-    (tmp_path / "precious").write_text("kept")
-    (tmp_path / "run").mkdir()
-    (tmp_path / "run" / ".lock").symlink_to(tmp_path / "precious")
-    with pytest.raises(OSError, match="symbolic link"), only_writer(tmp_path / "run"):
-        pass
-    assert (tmp_path / "precious").read_text() == "kept"
-
-
 def test_a_new_folder_appears_whole_and_never_takes_the_place_of_a_living_one(tmp_path):
     out = tmp_path / "out"
     abandoned = tmp_path / ".out.partial" / "checkpoints"

@@ -26,7 +26,7 @@ from alewm.data import schema
 from alewm.data.checks import row_without_action
 from alewm.data.codec import Compression
 from alewm.errors import InputError
-from alewm.files import flush_folder, try_lock
+from alewm.files import flush_folder, open_unlinked, try_lock
 
 ColumnLayout = tuple[str, tuple[int, ...]]
 """What must be equal in all episodes of a file: a column's dtype and the shape of one row."""
@@ -240,7 +240,7 @@ class Journal:
     def __init__(self, path: Path, description: Mapping[str, Any]) -> None:
         self.path = path
         first = json.dumps(description).encode()
-        self._file: BinaryIO = path.open("a+b")
+        self._file: BinaryIO = open(path, "a+b", opener=open_unlinked)  # noqa: SIM115 (closed by `close`)
         if try_lock(self._file.fileno()) is False:
             self._file.close()
             raise InputError(f"Another process is writing {path}; wait for it to end, or write to another path.")

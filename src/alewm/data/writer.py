@@ -30,6 +30,7 @@ from alewm.files import flush_folder, naming
 
 # Version 1.10 of the format has a compact chunk index (25 bytes per frame instead of 60) and opens everywhere today.
 _FORMAT = ("v110", "v110")
+_SIGNATURE = b"\x89HDF\r\n\x1a\n"
 
 
 def journal_path(path: Path) -> Path:
@@ -92,10 +93,24 @@ class StoreWriter:
         self._columns: dict[str, list[np.ndarray]] = {}
         self._frame_checksums: dict[str, list[np.ndarray]] = {}
         self._first: EncodedEpisode | None = None
+        self._remove_partial()
         with naming(self.path):
-            self._file = h5py.File(self._partial, "w", libver=_FORMAT)
+            self._file = h5py.File(self._partial, "x", libver=_FORMAT)  # which follows no link
             for record in self._journal.replay():
                 self._write(from_bytes(record))
+
+    def _remove_partial(self) -> None:
+        """Removes what a killed process left; a file that HDF5 did not begin is somebody's own, and is refused."""
+        if self._partial.is_file() and not self._partial.is_symlink():
+            with self._partial.open("rb") as file:
+                begins = file.read(len(_SIGNATURE))
+            if begins.rstrip(b"\0") and begins != _SIGNATURE:
+                self._journal.close()
+                raise InputError(
+                    f"{self._partial} is in the way: a file is written under that name until it is complete. Move it "
+                    f"away, or write to another path."
+                )
+        self._partial.unlink(missing_ok=True)
 
     @property
     def num_episodes(self) -> int:

@@ -79,7 +79,7 @@ def distill(
     if wanted and networks.keys() >= set(wanted):
         return Distilled(folder, {capacity: networks[capacity] for capacity in wanted})
     data = own_data_path(run, learned, data_path)
-    with only_writer(folder), open_own_data(run, learned, data) as (store, splits):
+    with open_own_data(run, learned, data) as (store, splits), only_writer(folder):
         train = splits.train[: config.num_episodes or None]
         pairs = chosen_capacities(model, store, splits.train)
         wanted = wanted or tuple(sorted(pairs))

@@ -27,7 +27,7 @@ from alewm.errors import InputError
 from alewm.evaluation.evaluate_run import SHARED_AS, evaluate_run, interval_in_words, percent
 from alewm.evaluation.held_out import NoEnvironmentError, pairs_in_data, pairs_name, save_pairs, task_of
 from alewm.evaluation.settings import EVALUATIONS, EvaluationSettings, Split
-from alewm.files import check_new_folder, read_if_there, read_json, write_json, write_text
+from alewm.files import check_new_folder, inside, read_if_there, read_json, write_json, write_text
 from alewm.model.checkpoint import checkpoints_in, weights_sha256
 from alewm.model.world_model import WorldModel
 from alewm.planning.distilled import DISTILLED, distilled_capacities, read_dynamics, read_dynamics_description
@@ -247,7 +247,7 @@ def fill_pretrained(run: Path, shared: SharedRun, out: Path, weights: WeightType
     """All that `run` shares, written to the empty folder `out`; `name` is the title of its card."""
     save_weights(out / "checkpoints", shared.description, stored_weights(shared.model, weights))
     for path in (path for pattern in _COPIED for path in sorted(run.glob(pattern))):
-        shutil.copyfile(path, out / path.name)
+        shutil.copyfile(inside(path, run), out / path.name)
     _save_missing_pairs(run, out)
     _save_distilled(run, out)
     write_json(out / "result.json", shared.result)

@@ -107,7 +107,7 @@ def success_rates(runs: Sequence[Run]) -> Draw:
                 if run.result.get(key) is not None:
                     axes.plot(run.result[key], row, marker, color=theme.muted, markersize=8, label=label)
         axes.set(xlim=(-0.02, 1.02), ylim=(len(runs) - 0.5, -0.5), xlabel="success rate, with 95 % intervals")
-        axes.set_yticks(range(len(runs)), [run.name for run in runs])
+        axes.set_yticks(range(len(runs)), [run.name.replace("$", r"\$") for run in runs])
         axes.grid(axis="y", visible=False)
         handles, labels = axes.get_legend_handles_labels()
         unique = dict(zip(labels[::-1], handles[::-1], strict=True))

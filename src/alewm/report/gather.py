@@ -9,7 +9,7 @@ from alewm.envs.registry import get_task, task_names
 from alewm.errors import InputError
 from alewm.evaluation.settings import EVALUATIONS
 from alewm.evaluation.success import EpisodeRecord, read_records
-from alewm.files import read_object
+from alewm.files import inside, read_object
 from alewm.runs.folder import is_number, read_metrics, require_run
 from alewm.theme import Series
 
@@ -102,7 +102,7 @@ def read_run(folder: Path, name: str | None = None) -> Run:
         read_metrics(folder / "metrics.jsonl"),
         _read_if_there(folder / "result.json"),
         read_records(records) if records.is_file() else [],
-        sorted((folder / "animations").glob("*.gif")),
+        [inside(path, folder) for path in sorted((folder / "animations").glob("*.gif"))],
     )
 
 

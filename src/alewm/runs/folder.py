@@ -25,6 +25,7 @@ from alewm.files import (
     check_new_folder,
     flush_folder,
     is_still_at,
+    open_unlinked,
     parse_json,
     read_if_there,
     read_json,
@@ -84,19 +85,26 @@ _LOCK = ".lock"
 def only_writer(folder: Path) -> Iterator[None]:
     """The block is refused while another process is in one for the same folder.
 
+    A folder that did not exist before is removed again where the block fails before it has written anything.
     The operating system holds the lock and drops it when its process ends, however that happens, so that nothing is
     left to clean up after a kill. Where locks of this kind do not exist (Windows), nothing is checked.
     """
+    is_new = not folder.exists()
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / _LOCK
-    # Never through a link: the lock of a folder that came from others is not to touch another file.
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o666)
+    descriptor = open_unlinked(path, os.O_RDWR | os.O_CREAT)
     try:
         if try_lock(descriptor) is False or not is_still_at(path, descriptor):
             raise InputError(
                 f"Another process is writing to {folder}. Wait until it has finished, or give another folder."
             )
-        yield
+        try:
+            yield
+        except BaseException:
+            if is_new and folder.is_dir() and [each.name for each in folder.iterdir()] == [_LOCK]:
+                path.unlink()
+                folder.rmdir()
+            raise
     finally:
         os.close(descriptor)
 
@@ -111,6 +119,8 @@ def new_folder(out: Path) -> Iterator[Path]:
     check_new_folder(out)
     out = out.absolute()
     partial = out.with_name(f".{out.name}.partial")
+    if partial.is_symlink():
+        partial.unlink()  # the link alone: what it leads to is not ours to empty
     with only_writer(partial):
         _empty(partial)
         try:

@@ -13,6 +13,7 @@ import torch
 
 from alewm.devices import find_device
 from alewm.errors import InputError
+from alewm.files import open_unlinked
 from alewm.sweeps.library import Library, TrainingRun, TrainingWork, Work
 
 
@@ -121,7 +122,7 @@ class Job:
 def _printing_to(path: Path) -> Iterator[None]:
     """Redirect all output to `path`: that of this code, of libraries and of child processes."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a", buffering=1, encoding="utf-8") as file:
+    with open(path, "a", buffering=1, encoding="utf-8", opener=open_unlinked) as file:
         usual = {descriptor: os.dup(descriptor) for descriptor in (1, 2)}
         try:
             for descriptor in usual:

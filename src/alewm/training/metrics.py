@@ -18,7 +18,7 @@ import torch
 
 from alewm.distributed import detached_mean
 from alewm.errors import InputError, unknown_name
-from alewm.files import naming, parse_json, write_bytes, write_text
+from alewm.files import naming, open_unlinked, parse_json, write_bytes, write_text
 from alewm.runs.folder import read_metrics
 from alewm.shapes import Tensor
 
@@ -32,7 +32,7 @@ class Logbook:
     def append(self, record: Mapping[str, Any]) -> None:
         """Write one line."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        with naming(self.path), self.path.open("a") as file:
+        with naming(self.path), open(self.path, "a", opener=open_unlinked) as file:
             file.write(json.dumps(record) + "\n")
 
     def flush(self) -> None:

@@ -3,6 +3,7 @@
 import hashlib
 import importlib
 import io
+import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
@@ -33,6 +34,8 @@ def required(module: str, path: Path) -> Any:
 
 VIDEO_SUFFIXES = (".mp4", ".mkv", ".avi", ".mov", ".webm", ".m4v")
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".webp")
+MOST_PIXELS = 50_000_000
+"""Of one frame: more than cameras have. A file of some kilobytes can declare far more."""
 _TEXTS = (".csv", ".json", ".jsonl")
 
 Fit = Literal["squash", "crop"]
@@ -85,7 +88,11 @@ def read_images(folder: Path, size: FrameSize) -> np.ndarray:
 def decode_image(content: bytes, place: str) -> np.ndarray:
     """An image file's pixels, uint8 [Y, X, 3]; transparency is dropped, 8-bit grey becomes three equal channels."""
     try:
-        with Image.open(io.BytesIO(content)) as image:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # refused below, by a limit of our own
+            image = Image.open(io.BytesIO(content))
+        with image:
+            check_pixels(image.height, image.width, place)
             if image.mode.startswith(("I", "F")):
                 # Pillow would cut every value at 255: a depth image would become white.
                 raise InputError(
@@ -93,12 +100,22 @@ def decode_image(content: bytes, place: str) -> np.ndarray:
                     f"Scale all images to 8 bits per channel first, by the same factor."
                 )
             return np.array(image.convert("RGB"))
+    except Image.DecompressionBombError as error:
+        raise InputError(f"{place}: {error} Replace it and repeat the command.") from None
     except (UnidentifiedImageError, OSError, SyntaxError) as error:
         # Pillow names the memory that it was given, which tells a person nothing.
         reason = "no known format" if isinstance(error, UnidentifiedImageError) else error
         raise InputError(
             f"{place}: not an image that can be read ({reason}). Replace it and repeat the command."
         ) from None
+
+
+def check_pixels(height: int, width: int, place: str) -> None:
+    """Refuse a frame that is too large, before memory is taken for it."""
+    if height * width > MOST_PIXELS:
+        raise InputError(
+            f"{place}: {height} x {width} pixels. Frames of at most {MOST_PIXELS:,} pixels are read; make it smaller."
+        )
 
 
 def read_video(path: Path, size: FrameSize) -> np.ndarray:
@@ -178,6 +195,7 @@ def _decoded(path: Path, start_seconds: float = 0.0) -> Iterator[tuple[float, np
             if start_seconds:
                 container.seek(int(start_seconds / stream.time_base), stream=stream)
             for frame in container.decode(stream):
+                check_pixels(frame.height, frame.width, str(path))
                 seconds = float("nan") if frame.pts is None else float(frame.pts * stream.time_base)
                 yield seconds, frame.to_ndarray(format="rgb24")
                 number += 1

@@ -11,7 +11,7 @@ The templates of the paths stand in `info.json`. Row t holds what was observed a
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 import numpy as np
@@ -231,9 +231,15 @@ class LeRobotEpisodes:
 
     def _path(self, template: str, **names: Any) -> Path:
         try:
-            return self.folder / template.format(**names)
-        except (KeyError, IndexError, ValueError) as error:
+            path = PurePath(template.format(**names))
+        except (KeyError, IndexError, ValueError, AttributeError, TypeError) as error:
             raise InputError(f"{self.folder / INFO}: the path {template!r} cannot be filled in ({error}).") from None
+        if path.is_absolute() or ".." in path.parts:
+            raise InputError(
+                f"{self.folder / INFO}: the path {str(path)!r} leads out of the data set. Paths in it are relative, "
+                f"without '..'. Download the data set again."
+            )
+        return self.folder / path
 
 
 def _check_order(place: str, frame_index: np.ndarray | None) -> None:

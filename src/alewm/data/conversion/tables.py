@@ -53,12 +53,27 @@ def parquet_columns(path: Path, episode: int | None = None) -> Columns:
     if not path.is_file():
         raise InputError(f"{path} does not exist. Restore the file and repeat the command.")
     try:
+        _check_size(path, parquet.read_metadata(path))
         filters = None if episode is None else [("episode_index", "=", episode)]
         # Not as a data set: folders named `name=value` on the way to the file are no columns of it.
         table = parquet.read_table(path, filters=filters, partitioning=None)
     except (arrow.ArrowException, OSError) as error:
         raise InputError(f"{path}: not a Parquet file that can be read ({error}). Replace it.") from None
     return {name: _as_array(table.column(name)) for name in table.column_names}
+
+
+MOST_TABLE_BYTES = 2**30
+"""What a table may take in memory, or more where the file is large itself: a small one can declare any number of
+rows."""
+_MOST_COMPRESSION = 1000
+
+
+def _check_size(path: Path, declared: Any) -> None:
+    """Refuse more rows than the file can hold, before memory is taken for them."""
+    least = 8 * declared.num_rows * max(1, declared.num_columns)
+    if least > max(MOST_TABLE_BYTES, _MOST_COMPRESSION * path.stat().st_size):
+        size = f"{path.stat().st_size:,} bytes"
+        raise InputError(f"{path}: {declared.num_rows:,} rows are declared in a file of {size}. Replace it.")
 
 
 def _as_array(column: Any) -> np.ndarray:
