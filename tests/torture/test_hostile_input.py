@@ -193,7 +193,7 @@ def test_rows_that_are_declared_but_not_there_take_no_memory(tmp_path, column):
         row, dtype = old.shape[1:], old.dtype
         del file[column]
         file.create_dataset(column, (500_000_000, *row), dtype, chunks=(1000, *row), maxshape=(None, *row))
-    with limited_memory(2**30), pytest.raises(InputError, match="500,?000,?000|bytes are declared"):
+    with limited_memory(2**30), pytest.raises(InputError, match=r"500,?000,?000|bytes are declared"):
         EpisodeStore.open(path)
 
 
