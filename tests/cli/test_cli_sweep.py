@@ -11,6 +11,9 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
+from ipaddress import ip_address
+from pathlib import Path
 
 import pytest
 
@@ -54,13 +57,52 @@ def losses(run):
     return [record["loss"] for record in records if record["kind"] == "train"]
 
 
-def killed(folder, data, grid, *options):
-    """A sweep over `grid` whose first trial was killed after its first checkpoint: folder, log, status, output."""
+def family(process):
+    """The number of `process` and those of all that it started, in any depth."""
+    parents = {int(each.name): _parent(each) for each in Path("/proc").iterdir() if each.name.isdecimal()}
+    found = {process}
+    while more := {child for child, parent in parents.items() if parent in found} - found:
+        found |= more
+    return found
+
+
+def _parent(process):
+    try:
+        return int((process / "stat").read_text().rpartition(")")[2].split()[1])
+    except OSError:  # it has ended
+        return 0
+
+
+def listening(process):
+    """The addresses at which `process` and its children wait for connections."""
+    sockets = set()
+    for member in family(process):
+        with suppress(OSError):
+            sockets |= {str(each.readlink()) for each in Path(f"/proc/{member}/fd").iterdir() if each.is_symlink()}
+    found = []
+    for kind in ("tcp", "tcp6"):
+        for line in Path(f"/proc/net/{kind}").read_text().splitlines()[1:]:
+            _, local, _, state, *_, inode = line.split()[:10]
+            if state == "0A" and f"socket:[{inode}]" in sockets:
+                words = bytes.fromhex(local.partition(":")[0])  # of four bytes each, the last byte first
+                found.append(b"".join(words[i : i + 4][::-1] for i in range(0, len(words), 4)))
+    return [ip_address(each[-4:]) if each[:-4] in (b"", V4_IN_V6) else ip_address(each) for each in found]
+
+
+V4_IN_V6 = bytes(10) + b"\xff\xff"
+
+
+def killed(folder, data, grid, *options, look=lambda sweep: None):
+    """A sweep over `grid` whose first trial was killed after its first checkpoint: folder, log, status, output.
+
+    `look` is called while that trial runs.
+    """
     sound = runs_of(*grid)[0]
     options = ("--data", data, "--seeds", 3072, "--retries", 1, *options)
     sweep = start(folder, *SWEEP, "--set", *grid, *FIELDS, *options, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     run = folder / "runs" / sound.name
     wait_for(lambda: list(run.glob("checkpoints/step-*")), sweep)
+    look(sweep)
     (log,) = (folder / "runs/sweeps").glob(f"*/logs/{sound.name}.1.log")
     os.kill(int(re.search(r"process (\d+) on", log.read_text())[1]), signal.SIGKILL)
     assert not (run / "result.json").exists(), "killed too late to prove anything"
@@ -80,7 +122,18 @@ def check_same(run, unkilled):
 
 def test_on_ray_a_killed_trial_ends_like_an_unkilled_one_and_one_that_always_fails_is_reported(trained, data, tmp_path):
     grid = (STEPS, "training.optim.learning_rate=0.002,1e30")
-    run, log, status, printed, said = killed(tmp_path, data, grid)
+    heard, modes = [], set()
+
+    def look(sweep):
+        heard.extend(listening(sweep.pid))
+        for member in family(sweep.pid) - {sweep.pid}:
+            with suppress(OSError):
+                modes.update(re.findall(rb"RAY_AUTH_MODE=(\w+)", Path(f"/proc/{member}/environ").read_bytes()))
+
+    run, log, status, printed, said = killed(tmp_path, data, grid, look=look)
+    assert heard, "Ray has sockets"
+    assert all(address.is_loopback for address in heard), heard
+    assert modes == {b"token"}
     check_same(run, trained)
     provenance = json.loads((run / "provenance.json").read_text())
     assert provenance["command"].startswith(f"alewm train two-room-tiny --data {data} --out runs/{run.name}")

@@ -1,11 +1,14 @@
 """What runs jobs: processes of this machine, or Ray on this machine or a cluster.
 
-Ray places jobs by the cores and GPUs they ask for. Machines of a cluster need this package, and the working folder,
+Ray places jobs by the cores and GPUs they ask for. On this machine it listens to this machine alone, and whoever
+connects needs a token. Machines of a cluster need this package, and the working folder,
 the runs and the data on shared storage.
 """
 
 import logging
 import os
+import re
+import secrets
 import signal
 import socket
 from collections import deque
@@ -135,6 +138,8 @@ def _death(status: int | None) -> str:
 
 LOCAL = "local"
 ANSWER_SECONDS = 5.0
+WITH_TOKENS = (2, 52)
+"""The first version of Ray in which whoever connects must have a token."""
 OBJECT_STORE_BYTES = 100 * 2**20
 
 
@@ -143,8 +148,8 @@ class RayCluster:
 
     def __init__(self, address: str | None, device: str, resources: JobResources) -> None:
         """`address` is HOST:PORT or auto; without one, RAY_ADDRESS counts if it is set, else Ray starts here."""
-        self._ray = _import_ray()
         address = address or os.environ.get("RAY_ADDRESS") or LOCAL
+        self._ray = _import_ray(address)
         device = resources.device(device)
         if address == LOCAL:
             find_device(device)
@@ -205,10 +210,16 @@ def _perform(job: Job) -> str | None:
     return job.perform()
 
 
-def _import_ray() -> Any:
+def _import_ray(address: str) -> Any:
     # Without these, Ray reports its use to its makers and warns of defaults that are going to change.
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    if address == LOCAL:
+        # Nobody else is to submit code. Ray listens on all interfaces of a Linux machine, unless it is told that there
+        # is no cluster by a variable that is named after other systems. The token keeps out other users of the machine.
+        os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
+        os.environ["RAY_AUTH_MODE"] = "token"
+        os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
     try:
         import ray
     except ImportError:
@@ -216,6 +227,11 @@ def _import_ray() -> Any:
             "Ray is not installed. Install it: pip install 'alewm[sweep]'; or give --jobs N, which runs N processes on "
             "this machine without it."
         ) from None
+    if tuple(int(part) for part in re.findall(r"\d+", ray.__version__)[:2]) < WITH_TOKENS:
+        raise InputError(
+            f"Ray {ray.__version__} cannot ask for a token, so that others could run code through it. Update it: pip "
+            f"install --upgrade 'alewm[sweep]'; or give --jobs N, which runs N processes on this machine without it."
+        )
     return ray
 
 
