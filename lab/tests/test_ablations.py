@@ -6,8 +6,8 @@ from alewm.config import changed_fields
 from alewm.sweeps.library import EvaluationWork
 from alewm.training.presets import SEEDS
 from alewm_lab.experiments.ablations import VARIANTS, learns_q, misfit, only_one_reaches
-from alewm_lab.experiments.catalogue import recipe
 from alewm_lab.experiments.experiment import Results
+from alewm_lab.experiments.framework import recipe
 from alewm_lab.experiments.request import Request, make_scale
 from smoke_runs import perform, smoke_library
 

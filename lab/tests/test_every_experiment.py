@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from alewm_lab.experiments.catalogue import RECIPES
-from alewm_lab.experiments.framework import write_outcome
+from alewm_lab.experiments.framework import RECIPES, write_outcome
 from alewm_lab.publishing.experiments_page import write_experiments_report
 from smoke_runs import perform, smoke_library
 

@@ -20,9 +20,8 @@ from alewm.sweeps.outcome import select
 from alewm.tables import Table
 from alewm.training.presets import SEEDS, preset
 from alewm.workers import num_available_cores
-from alewm_lab.experiments.catalogue import RECIPES, recipe
 from alewm_lab.experiments.experiment import Animation, Drawing, Experiment, Outcome, Results
-from alewm_lab.experiments.framework import chains, data_notes, execute, planned
+from alewm_lab.experiments.framework import RECIPES, chains, data_notes, execute, planned, recipe
 from alewm_lab.experiments.request import Request, make_scale
 from smoke_runs import CPU, perform, smoke_library
 

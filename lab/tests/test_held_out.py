@@ -11,8 +11,8 @@ from alewm.data.splits import load_or_make_splits
 from alewm.data.store import EpisodeStore
 from alewm.sweeps.library import EvaluationWork, Library, TrainingWork
 from alewm.training.presets import SEEDS
-from alewm_lab.experiments.catalogue import recipe
 from alewm_lab.experiments.experiment import Results
+from alewm_lab.experiments.framework import recipe
 from alewm_lab.experiments.main_table import contest_of
 from alewm_lab.experiments.request import Request, make_scale
 from older_files import remove_checksums

@@ -3,8 +3,7 @@
 import torch
 
 from alewm.sweeps.library import Library
-from alewm_lab.experiments.catalogue import RECIPES
-from alewm_lab.experiments.framework import execute, record_own_data
+from alewm_lab.experiments.framework import RECIPES, execute, record_own_data
 from alewm_lab.experiments.request import Request, make_scale
 
 CPU = torch.device("cpu")

@@ -71,7 +71,7 @@ class ExperimentCommand:
 
     def run(self) -> None:
         """Does what is missing, writes the outcome and prints its tables."""
-        from alewm_lab.experiments.catalogue import RECIPES, recipe
+        from alewm_lab.experiments.framework import RECIPES, recipe
 
         if self.list:
             lines = {name: each.summary for name, each in RECIPES.items()}

@@ -1,4 +1,4 @@
-"""Doing what an experiment needs, in this process or in those of an executor, and writing what it shows."""
+"""Running an experiment by name, in this process or by an executor, and writing its tables and figures."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing, nullcontext
@@ -10,7 +10,7 @@ from alewm.data.collect import collect_command
 from alewm.data.store import EpisodeStore
 from alewm.envs.collection import collect_task
 from alewm.envs.registry import get_task
-from alewm.errors import InputError
+from alewm.errors import InputError, unknown_name
 from alewm.files import write_bytes, write_json, write_text
 from alewm.progress import Progress
 from alewm.sweeps.executors import LocalProcesses
@@ -18,8 +18,23 @@ from alewm.sweeps.jobs import Executor, Job, JobResources, finish_all, make_job,
 from alewm.sweeps.library import EvaluationWork, Library, TrainingWork, Work
 from alewm.theme import as_png, as_svg
 from alewm.training.presets import preset
+from alewm_lab import oscillator
+from alewm_lab.experiments import (
+    ablations,
+    capacity_dynamics,
+    estimators,
+    main_table,
+    planning_rules,
+    priors,
+    reacher_capacity,
+    rival_methods,
+    rollouts,
+    state_probes,
+    surprise,
+    theory,
+)
 from alewm_lab.experiments.estimate import TINY_PRESET, Cost, Hours, evaluation_cost, hours_of
-from alewm_lab.experiments.experiment import Experiment, Outcome, Results
+from alewm_lab.experiments.experiment import Experiment, Outcome, Recipe, Results
 from alewm_lab.experiments.request import TASK_TITLES, OwnData
 
 
@@ -168,3 +183,33 @@ def estimated_hours(experiment: Experiment, library: Library, updates_per_second
         every = [evaluation_cost(EvaluationWork(run, test)) for run in experiment.runs]
         costs += [Cost(experiment.num_tests * each.seconds / len(every), each.basis) for each in every]
     return hours_of(experiment.runs, costs, library, updates_per_second)
+
+
+_IN_ORDER = (
+    main_table.RECIPE,
+    rival_methods.NESTED_DROPOUT,
+    planning_rules.PREFIX_SWEEP,
+    rival_methods.SIGREG_ABLATION,
+    planning_rules.GOAL_COST,
+    capacity_dynamics.CAPACITY_DYNAMICS,
+    capacity_dynamics.TWO_DATA_SETS,
+    reacher_capacity.RECIPE,
+    rollouts.RECIPE,
+    theory.RECIPE,
+    ablations.RECIPE,
+    estimators.RECIPE,
+    priors.RECIPE,
+    planning_rules.SELECTION_RULES,
+    state_probes.RECIPE,
+    surprise.RECIPE,
+)
+
+RECIPES: dict[str, Recipe] = {recipe.name: recipe for recipe in _IN_ORDER}
+"""In the order of the paper; those beyond it last."""
+
+
+def recipe(name: str) -> Recipe:
+    """The experiment called `name`; an unknown name is refused, proposing the nearest."""
+    if name not in RECIPES:
+        raise unknown_name("experiment", name, [*RECIPES, oscillator.NAME])
+    return RECIPES[name]

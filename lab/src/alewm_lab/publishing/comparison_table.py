@@ -14,7 +14,7 @@ from alewm.tables import NONE, Row, Table, scientific
 from alewm.training.presets import LEWM_WEIGHT
 from alewm_lab.experiments.request import TASK_TITLES
 from alewm_lab.publishing.configuration_names import COLUMNS, TITLES, method_of, named_columns
-from alewm_lab.publishing.published import Configuration, PublishedRun, Scale
+from alewm_lab.publishing.published import Configuration, PublishedRun, RunGroup
 
 FINE = "5-per-episode"
 """The settings with 1,000 test pairs; where runs have no such evaluation, the 200 are compared."""
@@ -78,7 +78,7 @@ def compare(ours: Configuration, theirs: Configuration) -> Compared | None:
     return None
 
 
-def comparison_table(scale: Scale, note: str) -> Table | None:
+def comparison_table(scale: RunGroup, note: str) -> Table | None:
     """A row for every configuration that met the same pairs as LeWM of its width; None where there are none."""
     rival = _rival(scale)
     if rival is None:
@@ -102,7 +102,7 @@ def comparison_table(scale: Scale, note: str) -> Table | None:
     return Table.of(f"{scale.slug}-comparison", caption, head, rows)
 
 
-def long_table(scales: Sequence[Scale]) -> Table | None:
+def long_table(scales: Sequence[RunGroup]) -> Table | None:
     """A row per task and method of long schedules, whatever their learning rates; None where LeWM meets no other."""
     contests: dict[str, dict[str, list[Configuration]]] = {}
     for scale in scales:
@@ -162,7 +162,7 @@ def _best(candidates: Sequence[Configuration]) -> Configuration:
     return candidates[min(range(len(candidates)), key=rank)]
 
 
-def _rival(scale: Scale) -> Configuration | None:
+def _rival(scale: RunGroup) -> Configuration | None:
     """LeWM of the largest width, preferably with its usual weight, then with most seeds."""
     known = [each for each in scale.configurations if each.config["objective"]["method"] == "lewm"]
 

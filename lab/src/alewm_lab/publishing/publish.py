@@ -1,6 +1,6 @@
-"""From finished runs to one publication: the rows that their numbers can be checked with.
+"""From finished runs and oscillator studies to one publication: the rows behind their numbers.
 
-No weights, no frames, no actions. The tables are those of `alewm_lab.publishing.publication`.
+Weights, frames, actions and the points of figures stay behind. `alewm_lab.publishing.publication` defines the tables.
 """
 
 import dataclasses
@@ -27,7 +27,6 @@ from alewm_lab.publishing.publication import (
     rounded,
     write_publication,
 )
-from alewm_lab.publishing.publish_study import check_study_finished, is_study, study_rows
 
 MOST_TRAINING_LINES = 100
 """Lines of metrics kept per kind; of longer logs every n-th, the last always."""
@@ -227,3 +226,41 @@ def _per_coordinate(entry: Row) -> Iterable[Row]:
     vectors = {name: value for name, value in entry.items() if isinstance(value, list)}
     for coordinate, values in enumerate(zip(*vectors.values(), strict=True), 1):
         yield {"coordinate": coordinate, **dict(zip(vectors, values, strict=True))}
+
+
+ONLY_DRAWN = ("procrustes", "q_by_epoch")
+"""What is in a record for the figure alone, and most of its bytes."""
+DIGITS = 6
+"""Decimals of published numbers."""
+
+
+def is_study(folder: Path) -> bool:
+    """Whether `folder` is one of `alewm-lab oscillator`, finished or not."""
+    return isinstance(read_if_there(folder / "config.json").get("runs"), list)
+
+
+def check_study_finished(folder: Path) -> None:
+    """Refuses a study without its numbers or its table."""
+    if not isinstance(read_if_there(folder / "result.json").get("runs"), list) or not (folder / "table.md").is_file():
+        raise InputError(f"{folder} has not finished: repeat its `alewm-lab oscillator` command.")
+
+
+def study_rows(folder: Path, name: str) -> Iterator[Row]:
+    """Its settings and table as one row, then a row per trained model."""
+    config, provenance = (portable(read_json(folder / f"{file}.json")) for file in ("config", "provenance"))
+    result, commit = read_json(folder / "result.json"), provenance.get("commit")
+    models = result.pop("runs")
+    markdown = (folder / "table.md").read_text(encoding="utf-8")
+    about = {"config": config, "provenance": provenance, "result": _rounded(result), "markdown": markdown}
+    yield {"table": "study", "run": name, "commit": commit, **about}
+    for model in models:
+        kept = {field: value for field, value in model.items() if field not in ONLY_DRAWN}
+        yield {"table": "oscillator", "run": name, "commit": commit, **_rounded(kept)}
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _rounded(content) for name, content in value.items()}
+    if isinstance(value, list):
+        return [_rounded(content) for content in value]
+    return round(value, DIGITS) if isinstance(value, float) else value

@@ -168,7 +168,7 @@ class Configuration:
 
 
 @dataclass(frozen=True)
-class Scale:
+class RunGroup:
     """Configurations that were trained on the same data with the same schedule and encoder."""
 
     configurations: tuple[Configuration, ...]
@@ -212,7 +212,7 @@ class PublishedStudy:
 class PublishedResults:
     """Everything below a folder of results."""
 
-    scales: list[Scale]
+    scales: list[RunGroup]
     """Its runs, the longest schedules of each task first."""
     studies: list[PublishedStudy]
     """Its oscillator studies by name."""
@@ -237,7 +237,7 @@ def read_results(results: Path) -> PublishedResults:
     return PublishedResults(_scales(runs), sorted(studies, key=lambda study: study.name))
 
 
-def read_published(results: Path) -> list[Scale]:
+def read_published(results: Path) -> list[RunGroup]:
     """The runs below `results` alone."""
     return read_results(results).scales
 
@@ -287,11 +287,11 @@ def _unstamped(row: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in row.items() if name not in STAMP}
 
 
-def _scales(runs: Iterable[PublishedRun]) -> list[Scale]:
+def _scales(runs: Iterable[PublishedRun]) -> list[RunGroup]:
     by_scale: dict[str, list[PublishedRun]] = {}
     for run in sorted(runs, key=lambda run: run.scale):
         by_scale.setdefault(json.dumps(run.scale), []).append(run)
-    return [Scale(tuple(_configurations(group))) for group in by_scale.values()]
+    return [RunGroup(tuple(_configurations(group))) for group in by_scale.values()]
 
 
 def _configurations(runs: Sequence[PublishedRun]) -> list[Configuration]:

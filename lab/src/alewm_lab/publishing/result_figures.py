@@ -14,7 +14,7 @@ from alewm.theme import Draw, Theme, panel_grid
 from alewm_lab.experiments.curves import Curve, Point, success_curves
 from alewm_lab.experiments.training_path import Dynamics
 from alewm_lab.publishing.configuration_names import full_names
-from alewm_lab.publishing.published import Configuration, PublishedRun, Scale
+from alewm_lab.publishing.published import Configuration, PublishedRun, RunGroup
 from alewm_lab.publishing.result_tables import fixed_capacities, imposed_on, with_fixed_capacities
 
 TITLE_WIDTH = 34
@@ -44,7 +44,7 @@ class ResultFigure:
         return hashlib.sha256(json.dumps(self.data).encode()).hexdigest()[:16]
 
 
-def success_figure(scale: Scale) -> ResultFigure | None:
+def success_figure(scale: RunGroup) -> ResultFigure | None:
     """Success of every configuration and seed, chance in grey; None where nothing was evaluated."""
     shown = [each for each in scale.configurations if each.evaluated()]
     if not shown:
@@ -78,7 +78,7 @@ def success_figure(scale: Scale) -> ResultFigure | None:
     return ResultFigure(f"{scale.slug}-success", caption, [names, rates, intervals, floors], draw)
 
 
-def sweep_figure(scale: Scale) -> ResultFigure | None:
+def sweep_figure(scale: RunGroup) -> ResultFigure | None:
     """Success against imposed capacity beside the operating point of the same seeds; None where no run has both."""
     shown = [each for each in map(_most_swept, with_fixed_capacities(scale)) if each.evaluated()]
     shown = [each for each in shown if len(fixed_capacities(each)) >= FEWEST_CAPACITIES]
@@ -112,7 +112,7 @@ def _interval(configuration: Configuration, settings: str = "") -> list[float]:
     return interval
 
 
-def dynamics_figure(scale: Scale) -> ResultFigure | None:
+def dynamics_figure(scale: RunGroup) -> ResultFigure | None:
     """q per capacity over updates, a panel per run that learned it; None where none did."""
     chosen = [each for each in scale.configurations if each.runs[0].learns_q]
     panels = [

@@ -16,10 +16,9 @@ from alewm_lab.experiments.request import TASK_TITLES
 from alewm_lab.publishing import result_tables as tables
 from alewm_lab.publishing.comparison_table import comparison_table, long_table
 from alewm_lab.publishing.configuration_names import backbone, full_names
-from alewm_lab.publishing.model_tables import learned_table, probes_table
-from alewm_lab.publishing.path_table import path_table
-from alewm_lab.publishing.published import PublishedRun, PublishedStudy, Scale, read_results
+from alewm_lab.publishing.published import PublishedRun, PublishedStudy, RunGroup, read_results
 from alewm_lab.publishing.result_figures import ResultFigure, dynamics_figure, success_figure, sweep_figure
+from alewm_lab.publishing.result_tables import learned_table, path_table, probes_table
 
 FIGURES = Path("images") / "results"
 """Where a page keeps its figures, beside it."""
@@ -88,7 +87,7 @@ def _contents(sections: Sequence[str]) -> str:
     return "".join(lines)
 
 
-def _section(scale: Scale, paper: dict[str, Any] | None, out: Path, figures: list[ResultFigure]) -> Iterator[str]:
+def _section(scale: RunGroup, paper: dict[str, Any] | None, out: Path, figures: list[ResultFigure]) -> Iterator[str]:
     yield f"## {_title(scale)}\n"
     if any(each.evaluated() for each in scale.configurations):
         yield tables.main_table(scale, paper, _caption(scale)).markdown()
@@ -114,13 +113,13 @@ def _section(scale: Scale, paper: dict[str, Any] | None, out: Path, figures: lis
     yield _commands(scale, out)
 
 
-def _title(scale: Scale) -> str:
+def _title(scale: RunGroup) -> str:
     run = scale.example
     schedule = f"{run.steps:,} updates at {scientific(run.learning_rate)}"
     return f"{TASK_TITLES[run.config['task']]}, {backbone(run.config)}, {schedule}"
 
 
-def _caption(scale: Scale) -> str:
+def _caption(scale: RunGroup) -> str:
     """The scale, in words."""
     run = scale.example
     data, encoder = run.config["data"], run.config["model"]["encoder"]
@@ -150,7 +149,7 @@ def _epochs(run: PublishedRun) -> str:
     return f"{about}{run.epochs:.2g} of an epoch" if run.epochs < 1 else f"{about}{run.epochs:.2g} epochs"
 
 
-def _machines(scale: Scale) -> str:
+def _machines(scale: RunGroup) -> str:
     """Processors, which others may have used at the time, and accelerators with the seconds of a run."""
     processors = {str(run.run.provenance["processor"]) for run in scale.runs if not run.run.provenance["accelerator"]}
     accelerators: dict[str, list[float]] = {}
@@ -166,7 +165,7 @@ def _span(values: list[float]) -> str:
     return low if low == high else f"{low} to {high}"
 
 
-def _shipped(scale: Scale) -> Iterator[str]:
+def _shipped(scale: RunGroup) -> Iterator[str]:
     """Which of the models lie in the repository."""
     shipped = [run for run in scale.runs if "weights" in run.evaluations.get("", {})]
     if not shipped:
@@ -186,7 +185,7 @@ def _picture(figure: ResultFigure) -> str:
     return f"![{figure.caption}]({path})\n\n*{figure.caption}* <!-- data {figure.digest} -->\n"
 
 
-def _commands(scale: Scale, out: Path) -> str:
+def _commands(scale: RunGroup, out: Path) -> str:
     blocks = []
     for name, each in zip(full_names(scale.configurations), scale.configurations, strict=True):
         links = "; ".join(_link(run, out) for run in each.runs)

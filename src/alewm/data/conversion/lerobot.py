@@ -35,7 +35,7 @@ def is_lerobot(folder: Path) -> bool:
 
 
 @dataclass(frozen=True)
-class Episode:
+class LeRobotEpisode:
     """Where one episode lies."""
 
     index: int
@@ -104,7 +104,7 @@ class LeRobotEpisodes:
         return self.camera or cameras[0]
 
     @cached_property
-    def episodes(self) -> list[Episode]:
+    def episodes(self) -> list[LeRobotEpisode]:
         """All episodes, by index."""
         is_third = str(self.info["codebase_version"]).startswith("v3")
         found = self._episodes_v3() if is_third else self._episodes_v2()
@@ -134,7 +134,7 @@ class LeRobotEpisodes:
         for number in episodes:
             yield self._read(self.episodes[number])
 
-    def _read(self, episode: Episode) -> dict[str, np.ndarray]:
+    def _read(self, episode: LeRobotEpisode) -> dict[str, np.ndarray]:
         columns = parquet_columns(episode.table, episode.index)
         num_rows = len(next(iter(columns.values()), ()))
         place = f"{episode.table}, episode {episode.index}"
@@ -154,7 +154,7 @@ class LeRobotEpisodes:
         }
         return {schema.PIXELS: pixels, schema.ACTION: action, **others}
 
-    def _frames(self, episode: Episode, columns: dict[str, np.ndarray]) -> np.ndarray:
+    def _frames(self, episode: LeRobotEpisode, columns: dict[str, np.ndarray]) -> np.ndarray:
         if episode.video is None:
             place = f"{episode.table}, episode {episode.index}, column {self.key!r}"
             if self.key not in columns:
@@ -185,7 +185,7 @@ class LeRobotEpisodes:
             raise InputError(f"{self.folder / INFO}: no 'video_path', though {self.key!r} is a video.")
         return str(template)
 
-    def _episodes_v2(self) -> list[Episode]:
+    def _episodes_v2(self) -> list[LeRobotEpisode]:
         path = self.folder / "meta" / "episodes.jsonl"
         if not path.is_file():
             raise InputError(
@@ -203,10 +203,10 @@ class LeRobotEpisodes:
                 ) from None
             names = {"episode_index": index, "episode_chunk": index // int(self.info.get("chunks_size", 1000))}
             video = None if template is None else self._path(template, video_key=self.key, **names)
-            found.append(Episode(index, length, self._path(self.info["data_path"], **names), video))
+            found.append(LeRobotEpisode(index, length, self._path(self.info["data_path"], **names), video))
         return found
 
-    def _episodes_v3(self) -> list[Episode]:
+    def _episodes_v3(self) -> list[LeRobotEpisode]:
         found, template = [], self._video_template()
         for path in sorted((self.folder / "meta" / "episodes").glob("*/*.parquet")):
             columns = parquet_columns(path)
@@ -222,7 +222,7 @@ class LeRobotEpisodes:
                     start = float(value[where + "from_timestamp"])
                     video = self._file(template, value, where, video_key=self.key)
                 table = self._file(self.info["data_path"], value, "data/")
-                found.append(Episode(int(value["episode_index"]), int(value["length"]), table, video, start))
+                found.append(LeRobotEpisode(int(value["episode_index"]), int(value["length"]), table, video, start))
         return found
 
     def _file(self, template: str, value: dict[str, Any], where: str, **names: Any) -> Path:
