@@ -95,7 +95,7 @@ def test_the_arrows_have_no_cycle():
         order += ready
 
 
-@pytest.mark.parametrize("user", ["alewm.evaluation.evaluate_run", "alewm.planning.policy", "alewm.api.loaded"])
+@pytest.mark.parametrize("user", ["alewm.evaluation.evaluate_run", "alewm.planning.policy", "alewm.api"])
 def test_evaluating_and_planning_import_neither_the_trainer_nor_the_loss(user):
     probe = f"import sys, {user}\nprint(*[name for name in sys.modules if name.startswith('alewm.training')])"
     done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)

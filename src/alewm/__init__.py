@@ -36,10 +36,10 @@ from typing import TYPE_CHECKING
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from alewm.api.loaded import load as load
-    from alewm.api.verbs import collect as collect
-    from alewm.api.verbs import evaluate as evaluate
-    from alewm.api.verbs import train as train
+    from alewm.api import collect as collect
+    from alewm.api import evaluate as evaluate
+    from alewm.api import load as load
+    from alewm.api import train as train
     from alewm.capacity.selector import CapacitySelector as CapacitySelector
     from alewm.capacity.support import CapacitySupport as CapacitySupport
     from alewm.data.store import EpisodeStore as EpisodeStore
@@ -72,11 +72,11 @@ _HOME_OF = {
     "StoreWriter": "alewm.data.writer",
     "WorldModel": "alewm.model.world_model",
     "WorldModelConfig": "alewm.model.world_model",
-    "collect": "alewm.api.verbs",
+    "collect": "alewm.api",
     "distill": "alewm.evaluation.distill_run",
-    "evaluate": "alewm.api.verbs",
-    "load": "alewm.api.loaded",
-    "train": "alewm.api.verbs",
+    "evaluate": "alewm.api",
+    "load": "alewm.api",
+    "train": "alewm.api",
 }
 
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import alewm as library
-from alewm.interop.hub import PretrainedRun
+from alewm.api import load
 from alewm.planning.cem import CEMConfig
 from alewm.planning.planner import PlanningConfig
 from alewm.training.distill import DistillConfig
@@ -121,5 +121,5 @@ def test_a_shared_model_brings_its_dynamics_along(run, tmp_path, alewm_here):
     assert "With the distilled dynamics in `distilled/`" in (shared / "README.md").read_text()
     assert str(tmp_path) not in (folder / "distilled.json").read_text()
     published = json.loads((shared / "evaluations/dynamics-distilled/result.json").read_text())
-    planner = PretrainedRun(shared).planner(PlanningConfig(cem=CEMConfig(20, 2, 2)), dynamics="distilled")
+    planner = load(shared, dynamics="distilled").planner(PlanningConfig(cem=CEMConfig(20, 2, 2)))
     assert list(planner.model.capacities) == published["distilled_capacities"]

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from alewm.api import load
 from alewm.data.writer import StoreWriter
 from alewm.interop.hub import PretrainedRun
 from alewm.planning.cem import CEMConfig
@@ -67,7 +68,7 @@ def test_a_width_without_a_file_or_with_another_width_is_refused(refused):
 def test_the_model_is_planned_with_and_saved_without_an_environment(robot, tmp_path):
     PretrainedRun(robot / "runs/my-robot").save_pretrained(tmp_path / "saved")
     images = np.zeros((2, 28, 28, 3), np.uint8)
-    plans = [PretrainedRun(run).planner(SEARCH)(*images) for run in (robot / "runs/my-robot", tmp_path / "saved")]
+    plans = [load(run).planner(SEARCH)(*images) for run in (robot / "runs/my-robot", tmp_path / "saved")]
     assert plans[0].shape == (25, 7)
     assert (plans[0] == plans[1]).all()
     assert not list((tmp_path / "saved").glob("pairs*"))

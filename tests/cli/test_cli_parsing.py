@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from alewm.cli.main import VERBS
-from alewm.cli.parsing import flags_of
+from alewm.cli.main import VERBS, flags_of
 from alewm.cli.tasks import FLOORS
 from alewm_lab.cli.main import VERBS as LAB_VERBS
 

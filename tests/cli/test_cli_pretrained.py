@@ -11,6 +11,7 @@ import torch
 from huggingface_hub import ModelCard
 from safetensors.torch import load_file
 
+from alewm.api import load
 from alewm.errors import InputError
 from alewm.evaluation.settings import EvaluationSettings
 from alewm.interop.hub import PretrainedRun
@@ -52,7 +53,7 @@ def test_the_folder_holds_no_pickle_no_optimizer_and_no_path_of_this_machine(sha
 
 
 def test_the_loaded_model_is_the_trained_one(shared, evaluated_run):
-    loaded, original = PretrainedRun.from_pretrained(shared), PretrainedRun(evaluated_run)
+    loaded, original = load(shared), load(evaluated_run)
     ours, theirs = loaded.model.state_dict(), original.model.state_dict()
     assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
     assert loaded.description.extras["action_statistics"] == original.description.extras["action_statistics"]
@@ -74,7 +75,7 @@ def test_the_card_says_what_the_run_s_files_say(shared, evaluated_run):
     assert fingerprint in text
     for k, count in result["capacity_counts"].items():
         assert f"| {k} | {count} | " in text
-    assert 'PretrainedRun.from_pretrained("two-room-small")' in text
+    assert 'alewm.load("two-room-small")' in text
     assert "alewm collect two-room --episodes 16 --seed 0 --image-size 28 --out two-room.h5" in text
     assert PretrainedRun(evaluated_run).generate_model_card().data.tags == card.data.tags
 
@@ -141,7 +142,7 @@ def test_bfloat16_halves_the_matrices_and_stays_near(evaluated_run, shared, tmp_
         is_matrix = tensor.ndim > 1
         assert half[name].dtype == (torch.bfloat16 if is_matrix else tensor.dtype)
         torch.testing.assert_close(half[name].to(tensor.dtype), tensor, atol=0, rtol=2**-8 if is_matrix else 0)
-    loaded = PretrainedRun.from_pretrained(small).model
+    loaded = load(small).model
     assert {tensor.dtype for tensor in loaded.parameters()} == {torch.float32}
     assert "before the matrices were rounded to bfloat16" in (small / "README.md").read_text()
 

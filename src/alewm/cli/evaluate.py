@@ -10,6 +10,7 @@ from alewm.cli.flags import Flag, Maybe
 
 if TYPE_CHECKING:
     from alewm.evaluation.evaluate_run import EvaluatedRun
+    from alewm.planning.planner import PlanningConfig
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,6 @@ class Evaluate:
 
     def evaluated(self) -> "dict[str, EvaluatedRun]":
         """What was found for each run and data set, by name."""
-        from alewm.cli.search import asked_planning
         from alewm.devices import find_device
         from alewm.errors import InputError
         from alewm.evaluation.evaluate_run import evaluate_run
@@ -94,7 +94,10 @@ class Evaluate:
             raise InputError("Name a run folder (and, with --out, only one): alewm evaluate RUN.")
         if self.animations < 0:
             raise InputError(f"--animations must not be negative, got {self.animations}.")
-        planning = replace(asked_planning(self), goal_cost=self.goal_cost, capacity=self.capacity)
+        planning = asked_planning(
+            self.candidates, self.iterations, self.elites, self.horizon, self.executed, seed=self.seed
+        )
+        planning = replace(planning, goal_cost=self.goal_cost, capacity=self.capacity)
         settings = EvaluationSettings(
             *(self.split, self.episodes, self.budget, planning, self.reference, self.task or "", self.dynamics),
             pairs_per_episode=self.pairs_per_episode,
@@ -121,3 +124,18 @@ class Evaluate:
         if self.task is not None or self.data is not None or len(known) == 1:
             return (self.task or "",)
         return tuple(known)
+
+
+def asked_planning(
+    candidates: int, iterations: int, elites: int | None, horizon: int, executed: int | None, *, seed: int
+) -> "PlanningConfig":
+    """The planner that flags ask for; if not given, a tenth of candidates are elites and a plan is executed whole."""
+    from alewm.planning.cem import CEMConfig
+    from alewm.planning.planner import PlanningConfig
+
+    cem = CEMConfig.with_a_tenth_elite(candidates, iterations)
+    if elites is not None:
+        cem = replace(cem, num_elites=elites)
+    return PlanningConfig(
+        cem=cem, horizon=horizon, executed_blocks=horizon if executed is None else executed, seed=seed
+    )

@@ -3,20 +3,13 @@
 Needs the extra `hub`; everything else in the package works without it. Local folders need no network.
 """
 
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from alewm.errors import InputError
-from alewm.evaluation.distill_run import with_dynamics
-from alewm.evaluation.settings import OWN_DYNAMICS
 from alewm.files import check_new_folder
 from alewm.interop.pretrained import SharedRun, WeightType, save_pretrained
-from alewm.model.world_model import WorldModel
-from alewm.planning.planner import Planner, PlanningConfig
-from alewm.training.checkpoint import Description, data_set_of, latest_checkpoint, load_world_model
+from alewm.training.checkpoint import latest_checkpoint
 
 try:
     from huggingface_hub import ModelCard, ModelHubMixin, snapshot_download
@@ -27,42 +20,10 @@ except ModuleNotFoundError as error:
 
 
 class PretrainedRun(ModelHubMixin):
-    """A trained model with all that planning needs, from a run folder, a shared folder or the Hub."""
+    """A run folder, a shared folder or a repository of the Hub, to be saved or sent; `alewm.load` plans with it."""
 
     def __init__(self, run: Path, weights: WeightType = "float32") -> None:
         self.run, self.weights = Path(run), weights
-
-    @cached_property
-    def _loaded(self) -> tuple[WorldModel, Description]:
-        return load_world_model(latest_checkpoint(self.run))
-
-    @property
-    def model(self) -> WorldModel:
-        """The model, on the CPU and in evaluation mode."""
-        return self._loaded[0]
-
-    @property
-    def description(self) -> Description:
-        """Its configuration, its task, its action statistics and the fingerprint of its data."""
-        return self._loaded[1]
-
-    def planner(
-        self,
-        config: PlanningConfig | None = None,
-        device: torch.device | None = None,
-        data_set: str = "",
-        dynamics: str = OWN_DYNAMICS,
-    ) -> Planner:
-        """A planner from two images to actions in the units of the environment of `data_set`, if there are several.
-
-        `dynamics` are those of `alewm evaluate`: `own`, `distilled` or a folder of `alewm distill`.
-        """
-        statistics = data_set_of(self.description, data_set).statistics
-        config = (config or PlanningConfig()).at_frame_skip(self.description.config.frame_skip)
-        model = self.model if device is None else self.model.to(device)
-        if dynamics != OWN_DYNAMICS:
-            return Planner(with_dynamics(model, self.run, dynamics), statistics.mean, statistics.std, config)
-        return Planner(model, statistics.mean, statistics.std, config)
 
     def save_pretrained(self, save_directory: str | Path, **options: Any) -> str | None:
         """The mixin's `save_pretrained`, into a new folder: what is in a folder already is never touched."""

@@ -48,11 +48,11 @@ from alewm.training.distill import write_dynamics
 
 _LOADING = """\
 ```python
-from alewm.interop.hub import PretrainedRun
+import alewm
 
-run = PretrainedRun.from_pretrained("{name}")  # a folder, or a repository of the Hub
-planner = run.planner()
-actions = planner(image_now, image_of_the_goal)  # uint8 [Y, X, 3] each
+model = alewm.load("{name}")  # a folder, or a repository of the Hub
+plan = model.plan(image_now, image_of_the_goal)  # uint8 [Y, X, 3] each; plan.actions, plan.capacity
+policy = model.policy(image_of_the_goal)  # replans: policy.act(image_now).action
 ```
 """
 

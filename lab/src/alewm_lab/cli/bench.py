@@ -178,12 +178,14 @@ class BenchTrueSimulator:
 
     def run(self) -> None:
         """Prints the table, the pairs that were missed and the line of JSON."""
-        from alewm.cli.search import asked_planning
+        from alewm.cli.evaluate import asked_planning
         from alewm.errors import InputError
         from alewm_lab.benchmarks.replay import pairs_of_file, simulated_pairs
         from alewm_lab.benchmarks.true_simulator import bench_true_simulator
 
-        planning = asked_planning(self)
+        planning = asked_planning(
+            self.candidates, self.iterations, self.elites, self.horizon, self.executed, seed=self.seed
+        )
         if self.episodes < 1:
             raise InputError(f"--episodes must be at least 1, got {self.episodes}.")
         if self.data is not None:

@@ -1,4 +1,6 @@
-"""`alewm.load`: a trained model that takes images and actions in the units of its environment.
+"""The Python interface: `alewm.load` and the verbs as functions.
+
+A loaded model takes images and actions in the units of its environment:
 
 ```python
 model = alewm.load("pretrained/two-room-tiny")
@@ -10,21 +12,33 @@ policy = model.policy(goal)                      # policy.act(frame).action, aga
 
 Frames are uint8 [Y, X, 3] or a batch [B, Y, X, 3], of the encoder's size or larger. Larger ones are averaged down by
 area, as training does.
+
+`collect`, `train` and `evaluate` are the commands of these names. Defaults, checks and messages are the commands' own:
+each function fills in the command and runs it. Further options are those of `alewm VERB --help`, with underscores for
+dashes.
 """
 
+import json
 import re
 import sys
+from collections.abc import Iterable
+from dataclasses import fields
 from html import escape
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
 from alewm.capacity.prefix import modal_index
+from alewm.cli.collect import Collect
+from alewm.cli.evaluate import Evaluate
+from alewm.cli.train import Train
+from alewm.data.store import EpisodeStore
 from alewm.devices import find_device
 from alewm.envs.registry import get_task, task_names
-from alewm.errors import InputError
+from alewm.errors import InputError, unknown_name
+from alewm.evaluation.evaluate_run import EvaluatedRun
 from alewm.evaluation.settings import OWN_DYNAMICS
 from alewm.model.checkpoint import DESCRIPTION, checkpoints_in, weights_sha256
 from alewm.model.world_model import WorldModel
@@ -33,7 +47,7 @@ from alewm.planning.planner import Images, Planner, PlanningConfig
 from alewm.planning.policy import Policy
 from alewm.planning.search import choose_search
 from alewm.shapes import Float, Tensor
-from alewm.training.checkpoint import Description, data_set_of, latest_checkpoint, load_world_model
+from alewm.training.checkpoint import Description, data_set_of, latest_checkpoint, load_world_model, read_description
 
 CURVES = ("loss", "validation/loss", "validation/prediction")
 """Metrics that a notebook shows, of those a run has."""
@@ -240,3 +254,78 @@ def _from_hub(name: str) -> Path:
     except OSError as error:  # what the Hub's client raises, and connections too
         first_line = (str(error) or type(error).__name__).splitlines()[0]
         raise InputError(f"{name} is no folder here, and could not be fetched from the Hub: {first_line}") from error
+
+
+Paths = str | Path | Iterable[str | Path]
+_PATHS = ("data", "out", "demonstrations")
+
+
+def collect(task: str, out: str | Path, **options: Any) -> EpisodeStore:
+    """The file `out` with recorded episodes of `task`, open for reading; those that are there already are kept.
+
+    ```python
+    store = alewm.collect("two-room", "data/two-room.h5", episodes=400, image_size=64)
+    ```
+
+    Options are those of `alewm collect --help`: episodes, seed, image_size, behaviour, max_steps, jobs, ...
+    """
+    out = Path(out)
+    if "filter" in options:  # what the flag is called
+        options["compression"] = options.pop("filter")
+    _command(Collect, "collect", task=task, out=out, **options).collected()
+    return EpisodeStore.open(out)
+
+
+def train(preset: str, data: Paths, out: str | Path | None = None, **options: Any) -> LoadedModel:
+    """The model that was trained from the episodes in `data`, in the run folder `out` (by default runs/PRESET-SEED).
+
+    ```python
+    model = alewm.train("two-room-tiny", "data/two-room.h5", steps=200)
+    ```
+
+    A run that was interrupted goes on; one that is finished is loaded. Options are those of `alewm train --help`: seed,
+    steps, batch_size, learning_rate, device, ...; `set` is a mapping, for example `{"model.prior_degree": 2}`. Of
+    several files, the model plans actions of the first; `alewm.load(folder, data_set=...)` names another.
+    """
+    if isinstance(settings := options.get("set"), dict):
+        options["set"] = tuple(f"{name}={json.dumps(value)}" for name, value in settings.items())
+    if isinstance(log := options.get("log"), str):
+        options["log"] = (log,)
+    command = _command(
+        Train, "train", preset=preset, data=_paths(data), out=None if out is None else Path(out), **options
+    )
+    folder = command.trained()
+    data_sets = read_description(latest_checkpoint(folder)).config.data_sets
+    return load(folder, device=command.device, data_set=next(iter(data_sets)))
+
+
+def evaluate(run: str | Path | LoadedModel, **options: Any) -> EvaluatedRun:
+    """The closed-loop success of a run on held-out pairs, written into its folder as `alewm evaluate` does.
+
+    ```python
+    found = alewm.evaluate("pretrained/two-room-tiny", episodes=20)
+    found.result["success_rate"], found.records[0].capacity
+    ```
+
+    Options are those of `alewm evaluate --help`: data, split, episodes, capacity, candidates, iterations, executed, ...
+    """
+    folder = run.path if isinstance(run, LoadedModel) else Path(run)
+    command = _command(Evaluate, "evaluate", runs=(folder,), **options)
+    if len(several := command.data_sets(folder)) > 1:
+        raise InputError(f"{folder} learned from several data sets; name one, for example task={several[0]!r}.")
+    found: EvaluatedRun = next(iter(command.evaluated().values()))
+    return found
+
+
+def _command(kind: Any, verb: str, **options: Any) -> Any:
+    """The command with these options; one that it does not have is refused with the nearest that it has."""
+    known = [field.name for field in fields(kind) if field.name != "list"]  # which only prints
+    for name in options:
+        if name not in known:
+            raise unknown_name(f"option of alewm.{verb}", name, known)
+    paths = {name: Path(value) for name, value in options.items() if name in _PATHS and isinstance(value, str)}
+    return kind(**{**options, **paths})
+
+
+def _paths(data: Paths) -> tuple[Path, ...]:
+    return (Path(data),) if isinstance(data, (str, Path)) else tuple(map(Path, data))
