@@ -39,7 +39,8 @@ class Train:
     seed: Maybe[int] = None
     """Seed of first weights, shuffling and all noise; the paper's are 3072, 3073 and 3074."""
     steps: Maybe[int] = None
-    """Updates in all, a complete schedule; if not given, the preset's."""
+    """Updates in all, a complete schedule; if not given, the preset's. A finished run that is asked for with more is
+    extended by a second schedule: the learning rate warms up and decays again over the updates that are added."""
     batch_size: Maybe[int] = None
     """Windows per update, over all processes together."""
     learning_rate: Maybe[float] = None

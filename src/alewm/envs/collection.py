@@ -78,7 +78,7 @@ def collect_task(
         raise InputError(f"--frame-skip is a number of environment steps, 1 or more; got {frame_skip}.")
     apart = frame_skip or FRAME_SKIP
     if draw_every < 1 or apart % draw_every:
-        raise InputError(f"--draw-every divides the {apart} steps between the frames of windows; got {draw_every}.")
+        raise InputError(f"--draw-every is 1 or {apart}: windows have frames {apart} steps apart; got {draw_every}.")
     source = task.episode_source(image_size, behaviour, draw_every, copied)
     attributes: dict[str, str | int] = {"task": task.name, "image_size": image_size or task.image_size}
     if copied is not None:

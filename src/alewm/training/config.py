@@ -1,6 +1,7 @@
 """Everything that decides a training run, in one value that is saved with it."""
 
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Annotated, Literal
 
 import torch
@@ -116,6 +117,9 @@ class TrainingConfig:
     """Passes over the training windows."""
     num_steps: Annotated[int | None, AT_LEAST_1] = None
     """Updates in all; where given, it takes the place of the epochs."""
+    schedules: tuple[int, ...] = field(default=(), metadata=ADDED_LATER)
+    """Updates after which earlier schedules ended, of a run that was extended by `--steps`; the present one has its own
+    warm-up and decay."""
     optim: OptimConfig = field(default_factory=OptimConfig)
     """Optimizer and schedule."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
@@ -144,6 +148,14 @@ class TrainingConfig:
 
     def __post_init__(self) -> None:
         check_ranges(self)
+        ends = (0, *self.schedules, self.num_steps or 0)
+        if self.schedules and any(end <= before for before, end in pairwise(ends)):
+            raise InputError(f"training.schedules end one after the other, before num_steps; got {ends[1:]}.")
+
+    @property
+    def schedule_start(self) -> int:
+        """Updates made before the present schedule."""
+        return self.schedules[-1] if self.schedules else 0
 
     def total_steps(self, steps_per_epoch: int) -> int:
         """Updates in all, given those in one pass over the windows."""
@@ -194,6 +206,12 @@ class RunConfig:
         AT_LEAST_1.check("frame_skip", frame_skip)
         action_dim = self.model.action_dim // self.frame_skip
         return replace(self, frame_skip=frame_skip, model=replace(self.model, action_dim=frame_skip * action_dim))
+
+    def with_schedules_of(self, other: "RunConfig") -> "RunConfig":
+        """This configuration with the number of updates and the schedules of another."""
+        theirs = other.training
+        training = replace(self.training, num_steps=theirs.num_steps, schedules=theirs.schedules)
+        return replace(self, training=training)
 
     @property
     def data_sets(self) -> dict[str, str]:

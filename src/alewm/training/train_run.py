@@ -3,12 +3,13 @@
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from alewm.config import late_field_defaults, to_dict
+from alewm.config import differences, from_dict, late_field_defaults, to_dict
 from alewm.data.splits import SplitBy
 from alewm.distributed import (
     first_rank_first,
@@ -19,9 +20,12 @@ from alewm.distributed import (
     this_rank,
     wait_for_all_ranks,
 )
+from alewm.errors import InputError
+from alewm.files import read_if_there, read_json, write_json
 from alewm.model.checkpoint import checkpoints_in, step_of
 from alewm.progress import Progress
 from alewm.runs.folder import RunFolder, only_writer
+from alewm.runs.provenance import provenance
 from alewm.training.checkpoint import named_tasks
 from alewm.training.config import RunConfig, check_trainable
 from alewm.training.data import TrainingData
@@ -63,8 +67,11 @@ def train_run(
         with first_rank_first():
             learned = _open(paths, config, split_by)
             folder = RunFolder(out, late_field_defaults(RunConfig))
+            config = with_schedules(config, folder)
             described = {**to_dict(config), "data": learned.identity()}
-            folder.check(described)
+            extends = folder.result().get("training", {}).get("step") in config.training.schedules
+            if not extends:
+                folder.check(described)
         is_first = this_rank() == 0
         if is_first and not is_silent:
             for note in learned.notes:
@@ -77,6 +84,10 @@ def train_run(
             if is_first:
                 made_from: dict[str, Any] = {"preset": preset, "data": learned.sources(config), "device": str(device)}
                 made_from |= {"processes": num_ranks(), "updates": str(trainer.acceleration)}
+                if extends:
+                    _begin_schedule(folder, described, config, command)
+                    if not is_silent:
+                        print(_extension_in_words(out, config), file=sys.stderr)
                 folder.open(described, command=command, **made_from)
                 learned.save_splits(out)
             wait_for_all_ranks()  # for the folder to be there
@@ -94,6 +105,68 @@ def train_run(
         return folder
     finally:
         leave_ranks()
+
+
+SCHEDULES = "schedules"
+"""The folder below an extended run's with the results that each schedule before the present one ended with."""
+_RESULTS = ("evaluations", "measurements", "distilled", "report", "animations", "episodes.jsonl", "actions.safetensors")
+"""What was made of the weights that a schedule ended with, besides result.json."""
+
+
+def with_schedules(config: RunConfig, folder: RunFolder) -> RunConfig:
+    """`config` with the finished schedules of the run in `folder`, where that differs in the number of updates only.
+
+    A finished run that is asked for with more updates is extended by one more schedule.
+    """
+    stored = {name: value for name, value in read_if_there(folder.config_path).items() if name != "data"}
+    if config.training.num_steps is None or not stored:
+        return config
+    try:
+        found = from_dict(RunConfig, stored)
+    except InputError:
+        return config  # no run of ours, which `RunFolder.check` refuses
+    if config.with_schedules_of(found) != found:
+        return config
+    if config.training.num_steps == found.training.num_steps:
+        return found
+    done = folder.result().get("training", {}).get("step")
+    if done is None:
+        changed = differences(to_dict(config), to_dict(found))
+        raise InputError(
+            f"{folder.path} holds a run with another configuration:\n  {changed[0]}\nIt has not finished. Repeat its "
+            f"own command to finish it; then --steps can extend it."
+        )
+    if done >= config.training.num_steps:
+        return config
+    return replace(config, training=replace(config.training, schedules=(*found.training.schedules, done)))
+
+
+def _begin_schedule(folder: RunFolder, described: Mapping[str, Any], config: RunConfig, command: str | None) -> None:
+    """Give a finished run the config of its next schedule, and put its results aside.
+
+    A call that was interrupted is completed by the next one: result.json is the last to move.
+    """
+    aside = folder.path / SCHEDULES / f"step-{config.training.schedule_start:08d}"
+    aside.mkdir(parents=True, exist_ok=True)
+    if not (aside / "config.json").exists():
+        write_json(aside / "config.json", read_json(folder.config_path))
+    known = read_if_there(folder.provenance_path)
+    extensions = known.get("extensions", [])
+    if len(extensions) < len(config.training.schedules):
+        write_json(folder.provenance_path, {**known, "extensions": [*extensions, provenance(command)]})
+    write_json(folder.config_path, described)
+    for name in (*_RESULTS, folder.result_path.name):
+        if (folder.path / name).exists():
+            (folder.path / name).replace(aside / name)
+
+
+def _extension_in_words(out: Path, config: RunConfig) -> str:
+    start, end = config.training.schedule_start, config.training.num_steps
+    return (
+        f"{out} was finished after {start} updates and is extended to {end}, by a new schedule: the learning rate "
+        f"warms up and decays again over updates {start + 1} to {end}. A run of {end} updates from the start would end "
+        f"with other weights. The results so far are in {out / SCHEDULES}/step-{start:08d}."
+    )
 
 
 def _open(paths: Sequence[Path], config: RunConfig, split_by: SplitBy) -> TrainingData | MixedData:

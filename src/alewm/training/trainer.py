@@ -121,8 +121,11 @@ class Trainer:
 
     def _advance(self, update: Updates, pixels: Tensor, actions: Tensor, on_metrics: OnMetrics) -> None:
         training = self.config.training
-        factor = learning_rate_factor(self.step, self.num_steps, training.optim.warmup_fraction)
-        set_learning_rate(self.optimizer, factor * training.optim.learning_rate, self.step / self.num_steps)
+        start = training.schedule_start
+        factor = learning_rate_factor(self.step - start, self.num_steps - start, training.optim.warmup_fraction)
+        # The selector's delay is over in a run that is extended.
+        progress = 1.0 if start else self.step / self.num_steps
+        set_learning_rate(self.optimizer, factor * training.optim.learning_rate, progress)
         result = update(pixels, actions)
         self.step += 1
         self._gather(result)
@@ -247,8 +250,11 @@ class Trainer:
                 self.loggers.open(self.step, furthest_step)
 
     def _check_same_config(self, checkpoint: Path) -> None:
-        found = read_description(checkpoint).config
-        lines = differences(to_dict(self.config), to_dict(found), late_field_defaults(RunConfig))
+        description, asked = read_description(checkpoint), self.config
+        found = description.config
+        if description.step == asked.training.schedule_start:  # the end of the schedule before
+            asked = asked.with_schedules_of(found)
+        lines = differences(to_dict(asked), to_dict(found), late_field_defaults(RunConfig))
         if lines:
             raise InputError(
                 f"{self.checkpoints.parent} holds a run with another config:\n  "

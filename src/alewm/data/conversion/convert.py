@@ -145,5 +145,6 @@ def _notes(rate: float | None, shape: WindowShape) -> list[str]:
         return []
     return [
         f"At {rate:g} rows per second the {shape.num_frames} frames of a training window, {shape.frame_skip} rows "
-        f"apart, span {shape.num_actions / rate:.2f} s. --frame-skip sets how far apart they are."
+        f"apart, span {shape.num_actions / rate:.2f} s.",
+        "--frame-skip sets how many rows apart they are.",
     ]
