@@ -271,11 +271,25 @@ def test_data_are_recorded_to_where_training_looks_for_them():
             assert re.search(r"--out (\S+)", recorded)[1] == re.search(r"--data (\S+)", trained)[1]
 
 
-def test_one_seed_published_twice_is_refused(published):
+def test_one_training_published_twice_is_refused(published):
     published("one")
     results = published("two")
-    with pytest.raises(InputError, match="published twice"):
+    with pytest.raises(InputError, match="One training is published twice"):
         read_published(results)
+
+
+def test_a_seed_trained_again_has_a_table_and_its_first_training_counts_elsewhere(published):
+    published("later", success_rate=0.5)
+    results = published("first")
+    change(results, "first", "run", {"provenance.started": "2026-01-01T00:00:00+00:00"})
+    (configuration,) = read_published(results)[0].configurations
+    assert [run.run.name for run in configuration.runs] == ["first"]
+    assert [run.run.name for run in configuration.repeats] == ["later"]
+    assert configuration.spread("success_rate").mean == 0.985
+    text = page_of(results)
+    assert "98.5 (95.7 to 99.5), one seed" in text
+    assert "| 3073 | default | 200 | 98.5, 50.0 | 48.5 | 0 |" in text
+    assert '"later") 50.0' in text  # its records are linked
 
 
 @pytest.mark.parametrize(("part", "name"), [("training", "batch_size"), ("data", "frames"), ("objective", "method")])

@@ -107,6 +107,11 @@ class PublishedRun:
         return self.steps * int(self.config["training"]["batch_size"]) / float(windows)
 
     @property
+    def started(self) -> str:
+        """When its training began."""
+        return str(self.run.provenance.get("started", ""))
+
+    @property
     def learning_rate(self) -> float:
         """Its largest."""
         return float(self.config["training"]["optim"]["learning_rate"])
@@ -144,9 +149,20 @@ class PublishedRun:
 
 @dataclass(frozen=True)
 class Configuration:
-    """Runs that differ in their seed only, in its order."""
+    """Runs that differ in their seed only, in its order.
+
+    Of a seed that was trained several times, the run that started first is in `runs`, whatever it reached, so that
+    tables over seeds count every seed once. The others are `repeats`: what one seed trained again differs by.
+    """
 
     runs: tuple[PublishedRun, ...]
+    repeats: tuple[PublishedRun, ...] = ()
+
+    @property
+    def repeated(self) -> list[tuple[PublishedRun, ...]]:
+        """All trainings of each seed that was trained several times, the first one first."""
+        groups = [(run, *(other for other in self.repeats if other.seed == run.seed)) for run in self.runs]
+        return [group for group in groups if len(group) > 1]
 
     @property
     def config(self) -> dict[str, Any]:
@@ -180,8 +196,8 @@ class RunGroup:
 
     @property
     def runs(self) -> list[PublishedRun]:
-        """All of its runs."""
-        return [run for configuration in self.configurations for run in configuration.runs]
+        """All of its runs, repeats too."""
+        return [run for each in self.configurations for run in (*each.runs, *each.repeats)]
 
     def only(self, has: Callable[[PublishedRun], bool]) -> list[Configuration]:
         """The configurations of which some runs have it, with these runs alone."""
@@ -296,14 +312,22 @@ def _scales(runs: Iterable[PublishedRun]) -> list[RunGroup]:
 
 def _configurations(runs: Sequence[PublishedRun]) -> list[Configuration]:
     found: dict[str, list[PublishedRun]] = {}
-    for run in sorted(runs, key=lambda run: run.seed):
+    for run in sorted(runs, key=lambda run: (run.seed, run.started)):
         found.setdefault(json.dumps(run.fields, sort_keys=True), []).append(run)
-    for group in found.values():
-        seeds = [run.seed for run in group]
-        if len(set(seeds)) != len(seeds):
-            names = "; ".join(run.place for run in group)
-            raise InputError(f"One configuration and seed is published twice: {names}. Remove one file.")
-    return sorted((Configuration(tuple(group)) for group in found.values()), key=_order)
+    return sorted(map(_configuration, found.values()), key=_order)
+
+
+def _configuration(runs: Sequence[PublishedRun]) -> Configuration:
+    """Runs of one configuration, by seed and then by when they started; one training in two files is refused."""
+    first: dict[int, PublishedRun] = {}
+    repeats = []
+    for run in runs:
+        if first.setdefault(run.seed, run) is not run:
+            repeats.append(run)
+    trainings = [(run.seed, run.started) for run in runs]
+    if twice := [run.place for run in runs if trainings.count((run.seed, run.started)) > 1]:
+        raise InputError(f"One training is published twice: {'; '.join(twice)}. Remove one file.")
+    return Configuration(tuple(first.values()), tuple(repeats))
 
 
 def _order(configuration: Configuration) -> tuple[Any, ...]:

@@ -111,6 +111,30 @@ def settings_table(scale: RunGroup, caption: str) -> Table | None:
     return Table.of(f"{scale.slug}-settings", caption, [*head, "mean capacity"], rows)
 
 
+def repeats_table(scale: Scale, note: str) -> Table | None:
+    """What one seed trained several times reaches: the spread of everything but the seed; None where none was."""
+    rows: list[Row] = []
+    for named, each in zip(named_columns(scale.configurations), scale.configurations, strict=True):
+        for trainings in each.repeated:
+            common = set.intersection(*(set(run.evaluations) for run in trainings))
+            for settings in sorted(common, key=natural_order):
+                results = [run.evaluations[settings] for run in trainings]
+                rates = [100 * float(result["success_rate"]) for result in results]
+                ended = [[row["success"] for row in run.episodes.get(settings, ())] for run in trainings]
+                differing = sum(len(set(pair)) > 1 for pair in zip(*ended, strict=True))
+                reached = ", ".join(f"{rate:.1f}" for rate in rates)
+                cells = [str(results[0]["episodes"]), reached, f"{max(rates) - min(rates):.1f}", str(differing)]
+                rows.append([*named, str(trainings[0].seed), settings or "default", *cells])
+    if not rows:
+        return None
+    caption = (
+        "One seed trained several times by one command, in the order of their start. Other tables count the first "
+        f"training.{note}"
+    )
+    head = [*COLUMNS, "seed", "settings", "pairs", "success (%)", "largest difference (points)"]
+    return Table.of(f"{scale.slug}-repeats", caption, [*head, "pairs that end differently"], rows)
+
+
 def read_paper(results: Path) -> dict[str, Any] | None:
     """The paper's table, where it is kept beside ours."""
     path = results / "paper.json"

@@ -97,6 +97,8 @@ def _section(scale: RunGroup, paper: dict[str, Any] | None, out: Path, figures: 
     note = f" {scale.example.run.data_note}".rstrip()
     if (compared := comparison_table(scale, note)) is not None:
         yield compared.markdown()
+    if (repeated := tables.repeats_table(scale, note)) is not None:
+        yield repeated.markdown()
     sweep = tables.sweep_table(scale, f"Test success (%) with every imposed capacity, without retraining.{note}")
     settings = tables.settings_table(scale, f"Other settings; on `validation` pairs configurations are selected.{note}")
     made = (success_figure(scale), sweep_figure(scale), dynamics_figure(scale))
@@ -188,8 +190,9 @@ def _picture(figure: ResultFigure) -> str:
 def _commands(scale: RunGroup, out: Path) -> str:
     blocks = []
     for name, each in zip(full_names(scale.configurations), scale.configurations, strict=True):
-        links = "; ".join(_link(run, out) for run in each.runs)
-        commands = dict.fromkeys(command for run in each.runs for command in run.commands)
+        runs = (*each.runs, *each.repeats)
+        links = "; ".join(_link(run, out) for run in runs)
+        commands = dict.fromkeys(command for run in runs for command in run.commands)
         blocks.append(f"{name}; {links}:\n\n```bash\n" + "\n".join(commands) + "\n```\n")
     return "<details><summary>Commands and records of every row</summary>\n\n" + "\n".join(blocks) + "\n</details>\n"
 
