@@ -102,6 +102,8 @@ def test_processes_change_nothing_missed_pairs_are_named_and_planned_ones_are_ke
     continued = alewm_bench(*arguments, "--jobs", 1, "--out", "records/again.jsonl")
     assert (continued["pairs"], continued["planned_before"]) == (3, 1)
     assert continued["missed"] == alone["missed"]
+    finished = alewm_bench(*arguments, "--jobs", 1, "--out", "records/again.jsonl")
+    assert (finished["missed"], finished["planned_before"]) == (alone["missed"], 3)
     with pytest.raises(SystemExit):
         alewm_bench(*arguments[:-1], 2, "--jobs", 1, "--out", "records/again.jsonl")
     assert "planning.cem.num_iterations" in capsys.readouterr().err

@@ -165,7 +165,7 @@ def bench_true_simulator(standard: StandardPairs, planning: PlanningConfig, *, j
     processes = min(num_processes(jobs), len(standard.pairs))
     known = {} if out is None else _read_plans(out, settings_of(standard.task.name, standard.statistics, planning))
     pairs = list(zip(standard.pairs.episodes, standard.pairs.start_steps, strict=True))
-    missing = standard.pairs.take([index for index, pair in enumerate(pairs) if pair not in known])
+    missing = [index for index, pair in enumerate(pairs) if pair not in known]
     began = time.perf_counter()
     with Progress(f"planning in {standard.task.name}", len(pairs), "pairs") as bar:
         bar.advance(len(pairs) - len(missing))
@@ -244,11 +244,11 @@ def _read_plans(out: Path, settings: dict[str, Any]) -> dict[tuple[int, int], Si
 
 
 def _all_plans(
-    standard: StandardPairs, planning: PlanningConfig, pairs: GoalPairs, processes: int
+    standard: StandardPairs, planning: PlanningConfig, which: Sequence[int], processes: int
 ) -> Iterator[SimulatedPlan]:
-    """A plan per pair, in the order of the pairs: a pair's outcome depends on nothing but itself."""
+    """A plan per pair, in the order of `which`: a pair's outcome depends on nothing but itself."""
     plan = partial(plan_pair, standard.task.name, standard.statistics, planning)
-    each = [pairs.take([index]) for index in range(len(pairs))]
+    each = [standard.pairs.take([index]) for index in which]
     if processes == 1:
         yield from map(plan, each)
         return

@@ -1,0 +1,60 @@
+"""`alewm-lab cell` on a small file: everything about one model, made once and published to one file."""
+
+import json
+
+import pytest
+
+from alewm_lab.publishing.publish import publish_runs
+from alewm_lab.publishing.published import read_published
+
+SMALL = ("--steps", "4", "--batch-size", "8", "--candidates", "4", "--iterations", "1")
+SMALL += ("--probe-frames", "40", "--fit-updates", "10")
+
+
+@pytest.fixture
+def cell(tmp_path, monkeypatch, capsys):
+    """Runs `alewm-lab cell ...` in this process on a small file; what it printed."""
+    from alewm.cli.main import main as alewm
+    from alewm_lab.cli.main import main
+
+    monkeypatch.chdir(tmp_path)
+    collect = "alewm collect two-room --out two-room.h5 --episodes 20 --max-steps 40 --image-size 28 --jobs 1"
+    monkeypatch.setattr("sys.argv", collect.split())
+    alewm()
+
+    def run(preset, *options):
+        words = ["cell", preset, "--data", "two-room.h5", "--device", "cpu", *SMALL, *options]
+        monkeypatch.setattr("sys.argv", ["alewm-lab", *words])
+        capsys.readouterr()
+        main()
+        return capsys.readouterr()
+
+    return run
+
+
+def test_a_cell_does_everything_once_and_comes_back_as_one_file(cell, tmp_path):
+    said = cell("two-room-tiny", "--out", "runs/alewm", "--share", "shared/alewm")
+    run = tmp_path / "runs" / "alewm"
+    evaluated = {path.parent.name for path in run.glob("evaluations/*/result.json")}
+    search = "cem-4x1-2"
+    imposed = {f"capacity-{k}_{search}" for k in (2, 4, 8, 16, 32)}
+    rest = {search, f"5-per-episode_{search}", f"validation_{search}", f"goal-full_{search}"}
+    distilled = {f"{search}_dynamics-distilled", f"5-per-episode_{search}_dynamics-distilled"}
+    assert evaluated == imposed | rest | distilled
+    assert said.out.splitlines()[-2:] == ["shared/alewm", "runs/alewm"]
+    assert (tmp_path / "shared" / "alewm" / "distilled").is_dir()
+
+    made = {path: path.stat().st_mtime_ns for path in run.rglob("result.json")}
+    cell("two-room-tiny", "--out", "runs/alewm", "--share", "shared/alewm")
+    assert {path: path.stat().st_mtime_ns for path in run.rglob("result.json")} == made
+
+    cell("two-room-tiny-lewm", "--out", "runs/lewm")
+    assert not list((tmp_path / "runs" / "lewm").glob("evaluations/capacity-*"))  # it has one capacity
+
+    (tmp_path / "results").mkdir()
+    published = publish_runs([run, tmp_path / "runs" / "lewm"], tmp_path / "results" / "long", allow_changes=True)
+    assert published.path is not None
+    (scale,) = read_published(tmp_path / "results")
+    names = {name for each in scale.runs for name in each.evaluations}
+    assert names == evaluated
+    assert json.dumps(scale.runs[0].measurements["probes"])
