@@ -114,6 +114,10 @@ def test_several_pairs_per_episode_have_results_of_their_own(evaluated, alewm_he
     assert len(list((run / place / "animations").glob("episode-*-from-*.gif"))) == 2
     assert (other / place / "episodes.jsonl").read_bytes() == (run / place / "episodes.jsonl").read_bytes()
     assert "--pairs-per-episode must be at least 1, got 0" in refused("evaluate", run, "--pairs-per-episode", 0)
+    both = alewm_here("evaluate", "run", "other", *SEARCH, "--pairs-per-episode", 1, 3, "--animations", 0).splitlines()
+    compared = [line.partition(":")[0] for line in both if " minus " in line]
+    assert compared == [f"run, {count} per episode minus other, {count} per episode" for count in (1, 3)]
+    assert "--out holds one result" in refused("evaluate", "run", "--pairs-per-episode", 1, 3, "--out", "elsewhere")
 
 
 def test_data_that_moved_is_asked_for_and_other_data_is_refused(refused, alewm_here, trained, data, tmp_path):

@@ -33,9 +33,9 @@ class Evaluate:
     """Which episodes the pairs come from."""
     episodes: Maybe[int] = None
     """How many pairs, the first ones; if not given, all that are stored (200 test, 100 validation)."""
-    pairs_per_episode: int = 1
+    pairs_per_episode: Annotated[tuple[int, ...], tyro.conf.arg(help_behavior_hint="(default: 1)")] = (1,)
     """Pairs of each episode. With 5, 1,000 test pairs tell methods apart more finely; they are others than the 200,
-    drawn once per data file and kept beside it, and their results have a folder of their own."""
+    drawn once per data file and kept beside it, and their results have a folder of their own. 1 5 evaluates on both."""
     capacity: str = "modal"
     """modal (the most probable), modal-every-plan (chosen anew at each plan), sample, best-of, best-of:8,32, or one
     supported capacity such as 32."""
@@ -99,21 +99,29 @@ class Evaluate:
         )
         planning = replace(planning, goal_cost=self.goal_cost, capacity=self.capacity)
         settings = EvaluationSettings(
-            *(self.split, self.episodes, self.budget, planning, self.reference, self.task or "", self.dynamics),
-            pairs_per_episode=self.pairs_per_episode,
+            *(self.split, self.episodes, self.budget, planning, self.reference, self.task or "", self.dynamics)
         )
         device = find_device(self.device)
-        asked = [(run, replace(settings, data_set=each)) for run in self.runs for each in self.data_sets(run)]
+        asked = [
+            (run, replace(settings, data_set=each, pairs_per_episode=count))
+            for run in self.runs
+            for each in self.data_sets(run)
+            for count in dict.fromkeys(self.pairs_per_episode)
+        ]
         if self.out is not None and len(asked) > 1:
-            raise InputError(f"{self.runs[0]} learned from several data sets; with --out, name one with --task.")
+            raise InputError(
+                f"--out holds one result, but {len(asked)} were asked for: give one number of --pairs-per-episode and, "
+                f"where a run learned from several data sets, name one with --task."
+            )
         evaluated = [
             evaluate_run(run, one, data_path=self.data, device=device, num_animations=self.animations, out=self.out)
             for run, one in asked
         ]
         named = {}
-        for (run, _), found in zip(asked, evaluated, strict=True):
+        for (run, one), found in zip(asked, evaluated, strict=True):
             data_set = found.result["evaluated"].get("data_set")
-            named[f"{run}, {data_set}" if data_set else str(run)] = found
+            count = f"{one.pairs_per_episode} per episode" if len(self.pairs_per_episode) > 1 else ""
+            named[", ".join(part for part in (str(run), data_set, count) if part)] = found
         return named
 
     def data_sets(self, run: Path) -> tuple[str, ...]:

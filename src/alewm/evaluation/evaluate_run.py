@@ -55,14 +55,15 @@ def success_table(results: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def comparison_lines(records: Mapping[str, Sequence[EpisodeRecord]]) -> list[str]:
-    """The first model against each other one that met the same pairs, a line each."""
-    (ours, own), *others = records.items()
+    """A line per model that met the same pairs as one before it: that first one against it."""
+    first: dict[tuple[tuple[int, int], ...], str] = {}
     lines = []
-    for name, other in others:
-        if [(each.episode, each.start_step) for each in own] != [(each.episode, each.start_step) for each in other]:
+    for name, other in records.items():
+        ours = first.setdefault(tuple((each.episode, each.start_step) for each in other), name)
+        if ours == name:
             continue
-        found = compare_records([own], [other])
-        what = "episodes" if any(each.demonstration is None for each in own) else "demonstrations"
+        found = compare_records([records[ours]], [other])
+        what = "episodes" if any(each.demonstration is None for each in other) else "demonstrations"
         lines.append(
             f"{ours} minus {name}: {found}, by {found.num_clusters} {what}; {found.won} pairs won, {found.lost} lost"
         )
