@@ -111,10 +111,10 @@ def settings_table(scale: RunGroup, caption: str) -> Table | None:
     return Table.of(f"{scale.slug}-settings", caption, [*head, "mean capacity"], rows)
 
 
-def repeats_table(scale: Scale, note: str) -> Table | None:
+def repeats_table(group: RunGroup, note: str) -> Table | None:
     """What one seed trained several times reaches: the spread of everything but the seed; None where none was."""
     rows: list[Row] = []
-    for named, each in zip(named_columns(scale.configurations), scale.configurations, strict=True):
+    for named, each in zip(named_columns(group.configurations), group.configurations, strict=True):
         for trainings in each.repeated:
             common = set.intersection(*(set(run.evaluations) for run in trainings))
             for settings in sorted(common, key=natural_order):
@@ -132,7 +132,7 @@ def repeats_table(scale: Scale, note: str) -> Table | None:
         f"training.{note}"
     )
     head = [*COLUMNS, "seed", "settings", "pairs", "success (%)", "largest difference (points)"]
-    return Table.of(f"{scale.slug}-repeats", caption, [*head, "pairs that end differently"], rows)
+    return Table.of(f"{group.slug}-repeats", caption, [*head, "pairs that end differently"], rows)
 
 
 def read_paper(results: Path) -> dict[str, Any] | None:
