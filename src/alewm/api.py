@@ -174,8 +174,9 @@ class LoadedModel:
 
     def planner(self, config: PlanningConfig | None = None) -> Planner:
         """The planner behind `plan` and `policy`, which also takes batches."""
-        statistics, search = self.data_set.statistics, choose_search(self._planning_model, self.device)
         config = (config or PlanningConfig()).at_frame_skip(self.frame_skip)
+        search = choose_search(self._planning_model, self.device, search=config.search)
+        statistics = self.data_set.statistics
         return Planner(self._planning_model, statistics.mean, statistics.std, config, inner_loop=search.inner_loop)
 
     def _encoded(self, frames: Images, which: str) -> tuple[Tensor, Tensor, bool]:

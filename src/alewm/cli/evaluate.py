@@ -44,6 +44,9 @@ class Evaluate:
     dynamics: str = "own"
     """What imagines the future of a plan: own (the model's predictor), distilled (the small networks that `alewm
     distill RUN` wrote beside the run), or a folder of such networks."""
+    search: Literal["cem", "icem", "mppi", "gradient"] = "cem"
+    """How candidates are improved: cem (the paper's), icem (smooth noise, elites kept), mppi (weighted average), or
+    gradient (descent from the elites of the first candidates)."""
     candidates: int = 300
     """CEM: action sequences scored per iteration."""
     iterations: int = 30
@@ -97,7 +100,7 @@ class Evaluate:
         planning = asked_planning(
             self.candidates, self.iterations, self.elites, self.horizon, self.executed, seed=self.seed
         )
-        planning = replace(planning, goal_cost=self.goal_cost, capacity=self.capacity)
+        planning = replace(planning, goal_cost=self.goal_cost, capacity=self.capacity, search=self.search)
         settings = EvaluationSettings(
             *(self.split, self.episodes, self.budget, planning, self.reference, self.task or "", self.dynamics)
         )

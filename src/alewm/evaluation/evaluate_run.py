@@ -234,7 +234,7 @@ def evaluate_run(
     if not is_silent:
         _warn(run, description, is_finished=is_finished)
     planning = replace(settings.planning, episodes_per_batch=EPISODES_PER_BATCH[device.type])
-    search = choose_search(imagining, device, reference=settings.reference_search)
+    search = choose_search(imagining, device, reference=settings.reference_search, search=settings.planning.search)
     planner = Planner(
         imagining, learned.statistics.mean, learned.statistics.std, planning, inner_loop=search.inner_loop
     )

@@ -85,6 +85,7 @@ class EvaluationSettings:
             f"budget-{self.budget}": self.budget != usual.budget,
             f"capacity-{planning.capacity}": planning.capacity != usual.planning.capacity,
             f"goal-{planning.goal_cost}": planning.goal_cost != usual.planning.goal_cost,
+            f"search-{planning.search}": planning.search != usual.planning.search,
             f"cem-{cem.num_candidates}x{cem.num_iterations}-{cem.num_elites}": cem != usual_cem,
             f"horizon-{planning.horizon}-{planning.executed_blocks}": (planning.horizon, planning.executed_blocks)
             != (usual.planning.horizon, usual.planning.executed_blocks),

@@ -214,6 +214,8 @@ class GraphedSearch:
         settings: SearchSettings,
     ) -> CEMResult:
         """The result of the search, per episode; `model` is the one this was made from."""
+        if settings.search != "cem":
+            raise InputError(f"Only CEM is recorded as a CUDA graph, not {settings.search}; use `plan_group`.")
         num_iterations, B, S, H, A = noise.shape
         sizes = _Sizes(settings, num_iterations, S, H, A)
         known = self._recordings.setdefault(sizes, {})

@@ -17,13 +17,14 @@ import numpy as np
 import torch
 from torch import nn
 
-from alewm.config import AT_LEAST_1, Count, CountOrZero, check_ranges
-from alewm.errors import InputError
+from alewm.config import ADDED_LATER, AT_LEAST_1, Count, CountOrZero, check_ranges
+from alewm.errors import InputError, unknown_name
 from alewm.planning.capacity_rule import parse_capacity_rule
 from alewm.planning.cem import CEMConfig
 from alewm.planning.noise import StreamKey, candidate_noise
 from alewm.planning.rollout import CONTEXT, GoalCost, PlanningModel
 from alewm.planning.search import InnerLoop, SearchSettings, plan_group
+from alewm.planning.searches import SEARCHES, SearchName
 from alewm.resize import area_downsample
 from alewm.shapes import FRAME_SKIP, Float, Tensor, UInt8
 
@@ -65,6 +66,9 @@ class PlanningConfig:
     episodes_per_batch: Count = 256
     """Most episodes searched at once; bounds memory and changes no episode's noise."""
 
+    search: SearchName = field(default="cem", metadata=ADDED_LATER)
+    """How candidates are improved: `cem` (the paper's), `icem`, `mppi` or `gradient`."""
+
     def __post_init__(self) -> None:
         check_ranges(self)
         if self.executed_blocks > self.horizon:
@@ -73,6 +77,8 @@ class PlanningConfig:
             )
         if self.goal_cost not in ("active", "full"):
             raise InputError(f"The goal cost is `active` or `full`, got {self.goal_cost!r}.")
+        if self.search not in SEARCHES:
+            raise unknown_name("search", self.search, list(SEARCHES))
 
     def at_frame_skip(self, frame_skip: int) -> "PlanningConfig":
         """This config with a model's frame skip; if it names another one, it is refused."""
@@ -224,7 +230,7 @@ class Planner:
                 z_goal[here],
                 noise,
                 initial_blocks[here],
-                SearchSettings(capacity, cem, self.config.goal_cost, self.context),
+                SearchSettings(capacity, cem, self.config.goal_cost, self.context, self.config.search),
             )
             if on_search is not None:
                 on_search(len(rows))
@@ -277,9 +283,10 @@ class Planner:
 
     def __repr__(self) -> str:
         config, cem = self.config, self.config.cem
+        search = "" if config.search == "cem" else f"search={config.search!r}, "
         return (
             f"Planner({type(self.model).__name__}, capacity={config.capacity!r}, horizon={config.horizon}, "
-            f"executed_blocks={config.executed_blocks}, {cem.num_candidates} candidates, {cem.num_iterations} "
+            f"executed_blocks={config.executed_blocks}, {search}{cem.num_candidates} candidates, {cem.num_iterations} "
             f"iterations, device={str(self.device)!r})"
         )
 

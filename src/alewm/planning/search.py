@@ -12,9 +12,10 @@ import torch
 from alewm.devices import why_no_triton
 from alewm.model.predictor import LONGEST_FAST_CONTEXT
 from alewm.model.world_model import WorldModel
-from alewm.planning.cem import CEMConfig, CEMResult, solve
+from alewm.planning.cem import CEMConfig, CEMResult
 from alewm.planning.distilled import DistilledModel
 from alewm.planning.rollout import CONTEXT, GoalCost, PlanningModel, compared_width, prefix_distance, sliced_roll_out
+from alewm.planning.searches import SEARCHES, SearchName
 from alewm.shapes import Float, Tensor
 
 
@@ -30,6 +31,8 @@ class SearchSettings:
     """Compare the goal on these coordinates, or on all."""
     context: int = CONTEXT
     """Positions the predictor reads."""
+    search: SearchName = "cem"
+    """How candidates are improved (`alewm.planning.searches`)."""
 
 
 @runtime_checkable
@@ -65,7 +68,7 @@ def plan_group(
         imagined = sliced_roll_out(model, z_now, candidates, capacity, last_width=width, context=context)
         return prefix_distance(imagined[-1], z_goal)
 
-    return solve(score, noise, settings.cem, initial_mean)
+    return SEARCHES[settings.search](score, noise, settings.cem, initial_mean)
 
 
 class SearchChoice(NamedTuple):
@@ -75,11 +78,13 @@ class SearchChoice(NamedTuple):
     description: str
 
 
-def choose_search(model: PlanningModel, device: torch.device, *, reference: bool = False) -> SearchChoice:
+def choose_search(
+    model: PlanningModel, device: torch.device, *, reference: bool = False, search: SearchName = "cem"
+) -> SearchChoice:
     """The recorded search where a GPU, Triton and a model of ours meet; the plain one otherwise, or if asked for."""
     if reference:
         return SearchChoice(plan_group, "reference (asked for)")
-    obstacle = _why_not_recorded(model, device)
+    obstacle = _why_not_recorded(model, device) if search == "cem" else f"{search} runs as it is written"
     if obstacle is not None or not isinstance(model, (WorldModel, DistilledModel)):
         return SearchChoice(plan_group, f"reference ({obstacle})")
     from alewm.planning.gpu_search import GraphedSearch  # importing Triton takes a second, which only GPUs should cost

@@ -1,0 +1,191 @@
+"""Searches beside CEM: iCEM, MPPI and gradient descent, each a small change of one iteration.
+
+All have the signature of `cem.solve`: a scoring function, the standard normal noise of every iteration, the sizes and
+where to begin. They draw nothing themselves, so the noise of an episode never depends on the episodes beside it.
+
+    cem         mean and spread of the elites become the next distribution
+    icem        CEM with noise that is smooth in time, elites kept for the next iteration, and a slower distribution
+    mppi        all candidates, weighted by exp(-cost / temperature), move the mean; the spread stays
+    gradient    the best of the first candidates follow the gradient of the cost
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal, Protocol, runtime_checkable
+
+import torch
+
+from alewm.planning.cem import CEMConfig, CEMResult, Score, solve
+from alewm.shapes import Float, Tensor
+
+SearchName = Literal["cem", "icem", "mppi", "gradient"]
+
+
+@runtime_checkable
+class Search(Protocol):
+    """Anything that searches like `cem.solve`."""
+
+    def __call__(
+        self,
+        score: Score,
+        noise: Float[Tensor, "iterations B S H A"],
+        config: CEMConfig,
+        initial_mean: Float[Tensor, "B H A"] | None = None,
+    ) -> CEMResult:
+        """The plan that minimises `score`, per episode."""
+        ...
+
+
+@dataclass(frozen=True)
+class ICEM:
+    """The improved cross-entropy method (Pinneri et al., 2020), at a fixed number of candidates.
+
+    Its noise has the power spectrum 1 / f^colour along the blocks of a plan. The best `num_kept` elites are candidates
+    of the next iteration again. Of the old mean and spread, `momentum` stays. The plan is the last mean, or the best
+    candidate where that costs less.
+    """
+
+    colour: float = 2.0
+    num_kept: int = 5
+    momentum: float = 0.1
+
+    def __call__(
+        self,
+        score: Score,
+        noise: Float[Tensor, "iterations B S H A"],
+        config: CEMConfig,
+        initial_mean: Float[Tensor, "B H A"] | None = None,
+    ) -> CEMResult:
+        """The plan that minimises `score`, per episode."""
+        mean, std = _begin(noise, config, initial_mean)
+        colouring = _colouring(noise.shape[-2], self.colour).to(noise)
+        num_kept = min(self.num_kept, config.num_elites, config.num_candidates - 1)
+        kept, elite_costs = mean[:, None], list[Tensor]()
+        for white in noise:
+            candidates = mean[:, None] + std[:, None] * torch.einsum("hg,bsga->bsha", colouring, white)
+            if elite_costs:  # after the mean, which is candidate 0
+                candidates = torch.cat([candidates[:, :1], kept, candidates[:, 1 + num_kept :]], 1)
+            elites, costs = _best(score, candidates, config.num_elites)
+            kept = elites[:, :num_kept]
+            mean = self.momentum * mean + (1 - self.momentum) * elites.mean(1)
+            std = self.momentum * std + (1 - self.momentum) * elites.std(1)
+            elite_costs.append(costs.mean(1))
+        plan, cost = _best(score, torch.cat([mean[:, None], kept[:, :1]], 1), 1)
+        return CEMResult(plan[:, 0], std, cost[:, 0], torch.stack(elite_costs, 1))
+
+
+@dataclass(frozen=True)
+class MPPI:
+    """Model predictive path integral control (Williams et al., 2017), iterated from one frame.
+
+    The mean moves to the average of all candidates, weighted by exp(-(cost - lowest) / temperature). The temperature
+    is a share of the spread of the costs of that iteration, because the scale of a latent's distances is its own. The
+    spread of the candidates never shrinks.
+    """
+
+    temperature: float = 0.3
+
+    def __call__(
+        self,
+        score: Score,
+        noise: Float[Tensor, "iterations B S H A"],
+        config: CEMConfig,
+        initial_mean: Float[Tensor, "B H A"] | None = None,
+    ) -> CEMResult:
+        """The plan that minimises `score`, per episode."""
+        mean, std = _begin(noise, config, initial_mean)
+        elite_costs = []
+        for white in noise:
+            candidates = mean[:, None] + std[:, None] * white
+            costs = score(candidates)
+            elite_costs.append(costs.topk(config.num_elites, dim=1, largest=False).values.mean(1))
+            # A candidate whose cost is not finite has no weight.
+            known = costs.where(costs.isfinite(), torch.inf)
+            finite = costs.where(costs.isfinite(), torch.nan)
+            spread = (finite - finite.nanmean(1, keepdim=True)).square().nanmean(1, keepdim=True).sqrt()
+            weights = (-(known - known.amin(1, keepdim=True)) / (self.temperature * spread + 1e-12)).softmax(1)
+            mean = torch.einsum("bs,bsha->bha", weights.to(candidates.dtype), candidates)
+        return CEMResult(mean, std, score(mean[:, None])[:, 0], torch.stack(elite_costs, 1))
+
+
+@dataclass(frozen=True)
+class Gradient:
+    """Gradient descent (Adam) from the elites of the first candidates; the lowest cost found on the way wins.
+
+    One iteration scores the elites only, forward and backward, where CEM scores all candidates forward.
+    """
+
+    step_size: float = 0.1
+
+    def __call__(
+        self,
+        score: Score,
+        noise: Float[Tensor, "iterations B S H A"],
+        config: CEMConfig,
+        initial_mean: Float[Tensor, "B H A"] | None = None,
+    ) -> CEMResult:
+        """The plan that minimises `score`, per episode."""
+        mean, std = _begin(noise, config, initial_mean)
+        plans, best_costs = _best(score, mean[:, None] + std[:, None] * noise[0], config.num_elites)
+        best, elite_costs = plans, [best_costs.mean(1)]
+        with torch.enable_grad():
+            moving = plans.detach().clone().requires_grad_()
+            optimizer = torch.optim.Adam([moving], lr=self.step_size)
+            for _ in range(config.num_iterations):
+                costs = score(moving)
+                best, best_costs = _lower(best, best_costs, moving.detach(), costs.detach())
+                (moving.grad,) = torch.autograd.grad(costs.nansum(), moving)
+                optimizer.step()
+                elite_costs.append(costs.detach().mean(1))
+        with torch.no_grad():
+            best, best_costs = _lower(best, best_costs, moving.detach(), score(moving.detach()))
+        winner = best_costs.argmin(1)
+        rows = torch.arange(len(best), device=best.device)
+        return CEMResult(best[rows, winner], best.std(1), best_costs[rows, winner], torch.stack(elite_costs[1:], 1))
+
+
+SEARCHES: Mapping[SearchName, Search] = {"cem": solve, "icem": ICEM(), "mppi": MPPI(), "gradient": Gradient()}
+
+
+def _begin(noise: Tensor, config: CEMConfig, initial_mean: Tensor | None) -> tuple[Tensor, Tensor]:
+    mean = noise.new_zeros(noise.shape[1], *noise.shape[3:]) if initial_mean is None else initial_mean
+    return mean, torch.full_like(mean, config.initial_std)
+
+
+def _best(score: Score, candidates: Float[Tensor, "B S H A"], count: int) -> tuple[Tensor, Tensor]:
+    """The `count` candidates of lowest cost and their costs, the best first; NaN is never preferred."""
+    best = score(candidates).topk(count, dim=1, largest=False)
+    index = best.indices[:, :, None, None].expand(-1, -1, *candidates.shape[2:])
+    return candidates.gather(1, index), best.values
+
+
+def _lower(
+    best: Float[Tensor, "B E H A"], best_costs: Float[Tensor, "B E"], plans: Tensor, costs: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Of each pair of plans the one that costs less; the known one where the other's cost is NaN."""
+    wins = costs < best_costs
+    return torch.where(wins[:, :, None, None], plans, best), torch.where(wins, costs, best_costs)
+
+
+@lru_cache(maxsize=8)
+def _colouring(length: int, exponent: float) -> Float[Tensor, "length length"]:
+    """The matrix that gives white noise of `length` steps the power spectrum 1 / f^exponent and unit variance.
+
+    It scales the amplitudes of the real Fourier modes; the constant mode counts as the lowest frequency.
+    """
+    time = torch.arange(length, dtype=torch.float64)
+    modes = [torch.ones(length, dtype=torch.float64) / math.sqrt(length)]
+    amplitudes = [1.0]
+    for frequency in range(1, length // 2 + 1):
+        for wave in (torch.cos, torch.sin):
+            mode = wave(2 * math.pi * frequency * time / length)
+            if (norm := mode.norm()) > 1e-9:  # the sine of the highest frequency vanishes where the length is even
+                modes.append(mode / norm)
+                amplitudes.append(frequency ** (-exponent / 2))
+    basis, scale = torch.stack(modes, 1), torch.tensor(amplitudes, dtype=torch.float64)
+    matrix = basis @ torch.diag(scale) @ basis.mT
+    # Circulant: every row has the same norm, which is the standard deviation it gives.
+    coloured: Tensor = matrix / matrix[0].norm()
+    return coloured
