@@ -14,6 +14,7 @@ from alewm.planning.distilled import DistilledDynamics, DistilledModel, Dynamics
 from alewm.planning.noise import candidate_noise
 from alewm.planning.planner import Planner, PlanningConfig, Plans
 from alewm.planning.search import choose_search
+from alewm.planning.searches import SearchName
 from alewm.shapes import FRAME_SKIP, Float, Tensor
 from alewm.training.presets import preset
 from alewm_lab.benchmarks.reference import reference_plan
@@ -112,6 +113,7 @@ def bench_distilled(
     repeats: int,
     device: str,
     capacities: tuple[int, ...],
+    search: SearchName,
 ) -> None:
     """Prints milliseconds per plan of both dynamics for every capacity asked for, their bytes, and one encoding.
 
@@ -124,7 +126,8 @@ def bench_distilled(
     ks = capacities or config.model.support.capacities
     model = build_world_model(config.model, torch.Generator().manual_seed(0)).to(where).eval()
     networks = {k: DistilledDynamics(DynamicsConfig(k, config.model.action_dim, hidden)).to(where) for k in ks}
-    planning = PlanningConfig(cem=CEMConfig.with_a_tenth_elite(candidates, iterations), episodes_per_batch=episodes)
+    cem = CEMConfig.with_a_tenth_elite(candidates, iterations)
+    planning = PlanningConfig(cem=cem, episodes_per_batch=episodes, search=search)
     generator = torch.Generator().manual_seed(1)
     now, goal = torch.randn(2, episodes, config.model.latent_dim, generator=generator).to(where)
     keys = [(0, episode, 0) for episode in range(episodes)]
@@ -138,8 +141,8 @@ def bench_distilled(
             calls[name, k] = partial(planner.plan, now, goal, [(k,)] * episodes, keys)
     milliseconds, processor = _alternating(calls, repeats, where)
     print(
-        f"{preset_name} on {where}, {torch.get_num_threads()} threads: {episodes} episodes at once, {candidates} "
-        f"candidates, {iterations} iterations, horizon {planning.horizon}, {hidden} hidden units, median of {repeats}"
+        f"{preset_name} on {where}, {torch.get_num_threads()} threads: {search}, {episodes} episodes at once, "
+        f"{candidates} candidates, {iterations} iterations, horizon {planning.horizon}, {hidden} hidden units, median of {repeats}"
     )
     head = ("own, ms", "distilled, ms", "ratio", "own, CPU ms", "distilled, CPU ms", "own, kB", "distilled, kB")
     print(f"{'capacity':>9}" + "".join(f"{name:>{len(name) + 3}}" for name in head))
@@ -168,6 +171,7 @@ def bench_distilled(
         candidates=candidates,
         iterations=iterations,
         hidden=hidden,
+        search=search,
         device=where.type,
         threads=torch.get_num_threads(),
         searches=searches,
@@ -179,7 +183,7 @@ def bench_distilled(
 
 
 def _planner(model: WorldModel | DistilledModel, planning: PlanningConfig, action_dim: int) -> tuple[Planner, str]:
-    search = choose_search(model, next(model.parameters()).device)
+    search = choose_search(model, next(model.parameters()).device, search=planning.search)
     planner = Planner(model, [0.0] * action_dim, [1.0] * action_dim, planning, inner_loop=search.inner_loop)
     return planner, search.description
 

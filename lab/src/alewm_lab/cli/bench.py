@@ -316,6 +316,8 @@ class BenchDistilled:
     """auto, cpu, cuda or cuda:1."""
     capacities: Several[int] = ()
     """Capacities to plan with; if not given, all that the configuration supports."""
+    search: Literal["cem", "icem", "mppi", "gradient"] = "cem"
+    """The search, as in `alewm evaluate --search`."""
 
     def run(self) -> None:
         """Prints the table and the line of JSON."""
