@@ -142,7 +142,8 @@ def bench_distilled(
     milliseconds, processor = _alternating(calls, repeats, where)
     print(
         f"{preset_name} on {where}, {torch.get_num_threads()} threads: {search}, {episodes} episodes at once, "
-        f"{candidates} candidates, {iterations} iterations, horizon {planning.horizon}, {hidden} hidden units, median of {repeats}"
+        f"{candidates} candidates, {iterations} iterations, horizon {planning.horizon}, {hidden} hidden units, "
+        f"median of {repeats}"
     )
     head = ("own, ms", "distilled, ms", "ratio", "own, CPU ms", "distilled, CPU ms", "own, kB", "distilled, kB")
     print(f"{'capacity':>9}" + "".join(f"{name:>{len(name) + 3}}" for name in head))
