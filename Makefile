@@ -4,12 +4,14 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test torture setup lint format bench docs pages clean
+.PHONY: demo test pytest torture setup lint format bench docs pages clean
 
 demo: setup          ## The main job, small enough for a laptop
 	$(BIN)/alewm demo --out runs/demo
 
-test: setup lint     ## Lint, type-check and test
+test: lint pytest    ## Lint, type-check and test
+
+pytest: setup        ## The tests alone
 	$(BIN)/pytest -n 2 --dist worksteal --durations 10
 
 torture: setup       ## Kill every command at its file-system steps and fill the disk, for ten minutes

@@ -46,7 +46,7 @@ def named_devices(path: Path) -> list[int]:
         is_name = isinstance(node, ast.Constant) and re.fullmatch(r"(cpu|cuda|mps|xpu)(:\d+)?", str(node.value))
         is_move = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "cuda"
         if (is_name and id(node) not in harmless) or is_move:
-            lines.append(node.lineno)
+            lines.append(node.lineno)  # type: ignore[attr-defined]
     return lines
 
 

@@ -13,7 +13,8 @@ from PIL import Image
 from alewm.data import splits
 from alewm.envs import task as of_tasks
 from alewm.envs.registry import OUR_TASKS, get_task
-from alewm.training.presets import ACTION_DIMS, CAPACITIES, FRAME_SKIP, preset
+from alewm.shapes import FRAME_SKIP
+from alewm.training.presets import ACTION_DIMS, CAPACITIES, preset
 from alewm_lab.publishing.environment_pages import page, write_pages
 
 DOCS = Path(__file__).parents[1] / "docs"

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 import torch
 
+from alewm.envs.recording import episode_stream
 from alewm.envs.two_room import physics
 from alewm.envs.two_room.behaviour import (
     collect_episodes,
-    episode_stream,
     noisy_heuristic,
     sample_start_and_target,
     simulate_episodes,

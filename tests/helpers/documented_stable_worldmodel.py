@@ -9,6 +9,7 @@ import sys
 import types
 from collections import deque
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -73,7 +74,7 @@ class WorldModelPolicy:
     def set_env(self, pool):
         self.env = pool
         self.solver.configure(action_space=pool.action_space, n_envs=pool.num_envs, config=self.config)
-        self.queues = [deque() for _ in range(pool.num_envs)]
+        self.queues: list[deque[Any]] = [deque() for _ in range(pool.num_envs)]
 
     def get_action(self, info):
         ready = {}
@@ -97,7 +98,7 @@ class WorldModelPolicy:
 
 def installed(monkeypatch):
     """Makes `stable_worldmodel.solver` and `stable_worldmodel.policy` importable."""
-    package = types.ModuleType("stable_worldmodel")
+    package: Any = types.ModuleType("stable_worldmodel")
     package.solver, package.policy = types.ModuleType("stable_worldmodel.solver"), types.ModuleType("policy")
     package.solver.CEMSolver = CEMSolver
     package.policy.PlanConfig, package.policy.WorldModelPolicy = PlanConfig, WorldModelPolicy

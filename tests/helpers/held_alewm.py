@@ -8,8 +8,7 @@ import time
 
 from alewm.cli.main import main
 from alewm.training import trainer
-
-save_checkpoint = trainer.save_checkpoint
+from alewm.training.checkpoint import save_checkpoint
 
 
 def save_what_comes_before(folder, description, *state):
@@ -18,7 +17,7 @@ def save_what_comes_before(folder, description, *state):
     return save_checkpoint(folder, description, *state)
 
 
-trainer.save_checkpoint = save_what_comes_before
+trainer.save_checkpoint = save_what_comes_before  # type: ignore[attr-defined]
 
 if __name__ == "__main__":
     main()

@@ -8,7 +8,7 @@ import torch
 from alewm.model.predictor import PredictorConfig
 from alewm.model.vit import ViTConfig
 from alewm.model.world_model import SelectorConfig, WorldModelConfig
-from alewm.training.config import ObjectiveConfig, OptimConfig, RunConfig, TrainingConfig
+from alewm.training.config import Method, ObjectiveConfig, OptimConfig, RunConfig, TrainingConfig
 
 SIZE = 16
 MODEL = WorldModelConfig(
@@ -76,7 +76,7 @@ class MemoryWindows:
         self.passes, self.batches = state["passes"], state["batches"]
 
 
-def run_config(method: str = "alewm", **training) -> RunConfig:
+def run_config(method: Method = "alewm", **training) -> RunConfig:
     defaults = {
         "batch_size": 16,
         "num_steps": 12,

@@ -80,7 +80,7 @@ def use_data(folder: Path) -> tuple[dict[str, Any], list[str]]:
     with EpisodeStore.open(path) as store:
         verify_frames(store)
         verify_columns(store)
-        found = {name: store.column(name) for name in store.stored_names if name != "pixels"}
+        found: dict[str, Any] = {name: store.column(name) for name in store.stored_names if name != "pixels"}
         rows = store.drawn_rows()
         found["frames"] = np.empty((len(rows), *store.frame_shape), np.uint8)
         open_frames(store, range(store.num_episodes)).read(rows, found["frames"])

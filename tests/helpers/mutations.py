@@ -63,7 +63,7 @@ class Case(NamedTuple):
     """One damaged file and what came of it."""
 
     subject: str
-    index: int
+    number: int
     file: str
     damage: str
     outcome: str
@@ -415,7 +415,7 @@ def main() -> int:
     for kind, cases in sorted(kinds.items(), key=lambda item: -len(item[1]))[: asked.shown]:
         case = cases[0]
         print(f"\n{len(cases)} x {kind}\n{case.file}: {case.damage}\n{case.message.strip()[-1500:]}")
-        print(f"repeat: --subject {case.subject} --seed {asked.seed} --only {case.index}")
+        print(f"repeat: --subject {case.subject} --seed {asked.seed} --only {case.number}")
     return 1 if faults else 0
 
 

@@ -106,7 +106,7 @@ def _content(layout: Layout, lengths: Sequence[int], size: int) -> dict[str, np.
     action = rng.normal(size=(num_rows, layout.action_dim)).astype(np.float32)
     if layout.last_action_is_nan:
         action[offsets + lengths - 1] = np.nan
-    columns = {"pixels": pixels, "action": action}
+    columns: dict[str, np.ndarray] = {"pixels": pixels, "action": action}
     for column, (dtype, shape) in layout.columns.items():
         if dtype == "str":
             columns[column] = np.array(["pick and place"] * num_rows, dtype=object)

@@ -31,5 +31,5 @@ def our_model(latent_dim, capacities, seed=0):
     generator = torch.Generator().manual_seed(seed)
     model = build_world_model(config, generator).eval().requires_grad_(False)
     for parameter in model.parameters():
-        parameter += 0.1 * torch.randn(parameter.shape, generator=generator)
+        parameter.add_(0.1 * torch.randn(parameter.shape, generator=generator))
     return model

@@ -25,7 +25,8 @@ def tape(first_row: int, length: int, frame_shape: tuple[int, ...] = FRAME) -> d
 
 def numbers(pixels: np.ndarray) -> np.ndarray:
     """The rows that frames `[..., Y, X, 3]` of a tape show."""
-    return pixels[..., 0, 0, 0].astype(int) + 256 * pixels[..., 0, 0, 1].astype(int)
+    low, high = np.moveaxis(pixels[..., 0, 0, :2].astype(int), -1, 0)
+    return np.asarray(low + 256 * high)
 
 
 def write_tape(path: Path, lengths: Sequence[int], **options: object) -> Path:

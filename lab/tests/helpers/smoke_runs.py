@@ -1,13 +1,15 @@
 """One folder of smoke runs, which all tests of experiments share: a configuration is trained once."""
 
+from typing import cast
+
 import torch
 
 from alewm.sweeps.library import Library
 from alewm_lab.experiments.framework import RECIPES, execute, record_own_data
-from alewm_lab.experiments.request import Request, make_scale
+from alewm_lab.experiments.request import OwnData, Request, make_scale
 
 CPU = torch.device("cpu")
-OWN_DATA = make_scale("smoke").own_data
+OWN_DATA = cast("OwnData", make_scale("smoke").own_data)
 
 
 def smoke_library(tmp_path_factory):
