@@ -37,7 +37,7 @@ MAY_IMPORT = {
     "training": FOUNDATION | {"capacity", "regularizers", "kernels", "model", "planning", "data", "runs"},
     "evaluation": METHOD | {"data", "envs", "runs", "training", "tables"},
     "interop": METHOD | {"data", "envs", "runs", "training", "evaluation"},
-    "report": FOUNDATION | {"runs", "capacity", "data", "envs", "evaluation", "tables", "theme"},
+    "report": FOUNDATION | {"runs", "capacity", "model", "data", "envs", "evaluation", "tables", "theme"},
     "sweeps": METHOD | {"data", "envs", "runs", "training", "evaluation", "tables", "theme"},
     "demo": METHOD | {"data", "envs", "runs", "training", "evaluation"},
     "api": METHOD

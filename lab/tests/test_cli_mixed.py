@@ -21,7 +21,7 @@ from alewm.evaluation.settings import EvaluationSettings
 from alewm.interop.pretrained import save_pretrained
 from alewm.planning.cem import CEMConfig
 from alewm.planning.planner import PlanningConfig
-from alewm.report.gather import read_runs, with_data_sets
+from alewm.report.gather import read_runs, with_evaluations
 from alewm.training.checkpoint import data_set_of, data_sets_of, read_description
 from alewm.training.config import RunConfig
 from command_line import SEARCH, contents, run_alewm
@@ -225,17 +225,17 @@ def test_it_can_be_inspected_reported_and_shared(evaluated, files, alewm_here, t
     run = shutil.copytree(evaluated, tmp_path / "run")
     for each in SETS:
         (run / f"evaluations/{each}_cem-20x2-2").rename(run / f"evaluations/{each}")
-    shown = read_runs(with_data_sets([run]))
+    shown = read_runs(with_evaluations([run]))
     assert [each.name for each in shown] == ["run", *SETS]
     assert set(shown[0].capacity_dynamics()) == {"", *SETS}
     assert all(each.records for each in shown[1:])
-    assert with_data_sets([run, run / "evaluations/two-room"]) == [
+    assert with_evaluations([run, run / "evaluations/two-room"]) == [
         run,
         run / "evaluations/two-room-2",
         run / "evaluations/two-room",
     ]
     twice = shutil.copytree(run, tmp_path / "again")
-    assert "again/two-room" in [each.name for each in read_runs(with_data_sets([run, twice]))]
+    assert "again/two-room" in [each.name for each in read_runs(with_evaluations([run, twice]))]
     shared = save_pretrained(run, tmp_path / "shared")
     assert data_set_of(read_description(last_checkpoint(shared)), SETS[1]).data["path"] == "other.h5"
     assert "### two-room-2" in (shared / "README.md").read_text()

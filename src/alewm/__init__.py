@@ -11,6 +11,7 @@ Make one
     train(preset, data)       train a model from recorded episodes
     evaluate(run)             closed-loop success on held-out pairs
     distill(run)              small dynamics for fast planning
+    decode(run)               a decoder, to see what a latent holds
 
 Read and write episodes
     EpisodeStore              store = EpisodeStore.open(path); len(store), store[0].pixels
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from alewm.data.store import EpisodeStore as EpisodeStore
     from alewm.data.writer import StoreWriter as StoreWriter
     from alewm.errors import InputError as InputError
+    from alewm.evaluation.decoder import decode as decode
     from alewm.evaluation.distill_run import distill as distill
     from alewm.model.world_model import WorldModel as WorldModel
     from alewm.model.world_model import WorldModelConfig as WorldModelConfig
@@ -73,6 +75,7 @@ _HOME_OF = {
     "WorldModel": "alewm.model.world_model",
     "WorldModelConfig": "alewm.model.world_model",
     "collect": "alewm.api",
+    "decode": "alewm.evaluation.decoder",
     "distill": "alewm.evaluation.distill_run",
     "evaluate": "alewm.api",
     "load": "alewm.api",

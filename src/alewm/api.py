@@ -38,6 +38,7 @@ from alewm.data.store import EpisodeStore
 from alewm.devices import find_device
 from alewm.envs.registry import get_task, task_names
 from alewm.errors import InputError, unknown_name
+from alewm.evaluation.decoder import PixelDecoder, find_decoder
 from alewm.evaluation.evaluate_run import EvaluatedRun
 from alewm.evaluation.settings import OWN_DYNAMICS
 from alewm.model.checkpoint import DESCRIPTION, checkpoints_in, weights_sha256
@@ -46,7 +47,7 @@ from alewm.planning.distilled import DISTILLED, DistilledModel, load_distilled
 from alewm.planning.planner import Images, Planner, PlanningConfig
 from alewm.planning.policy import Policy
 from alewm.planning.search import choose_search
-from alewm.shapes import Float, Tensor
+from alewm.shapes import Float, Tensor, UInt8
 from alewm.training.checkpoint import Description, data_set_of, latest_checkpoint, load_world_model, read_description
 
 CURVES = ("loss", "validation/loss", "validation/prediction")
@@ -97,6 +98,7 @@ class LoadedModel:
             folder = self.path / DISTILLED if dynamics == DISTILLED else Path(dynamics)
             self._planning_model = load_distilled(self.model, weights_sha256(checkpoint), folder)
         self._images = self.planner()
+        self._decoder: PixelDecoder | None = None
 
     @property
     def path(self) -> Path:
@@ -123,6 +125,18 @@ class LoadedModel:
         """The latent of each frame."""
         _, latents, alone = self._encoded(frames, "encoded")
         return _numpy(latents[0] if alone else latents)
+
+    def decode(self, latents: np.ndarray) -> UInt8[np.ndarray, "*batch Y X 3"]:
+        """The frames that the run's decoder draws for latents, or for prefixes whose length is a capacity.
+
+        `alewm decode RUN` fits the decoder.
+        """
+        if self._decoder is None:
+            self._decoder = find_decoder(self.path, self.device)
+        if self._decoder is None:
+            raise InputError(f"{self.path} has no decoder. Fit one: alewm decode {self.path}")
+        drawn = self._decoder.frames(torch.as_tensor(np.asarray(latents, dtype=np.float32), device=self.device))
+        return drawn.cpu().numpy()
 
     def imagine(self, frame: Images, actions: np.ndarray, *, capacity: int | None = None) -> Float[np.ndarray, "H k"]:
         """The latents that the model predicts after each block of `actions`, from the latent of `frame`.

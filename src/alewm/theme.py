@@ -118,6 +118,30 @@ def as_svg(draw: Draw) -> bytes:
     return compact_svg(_rendered(draw, LIGHT, "svg").decode()).encode()
 
 
+def plotted(draw: Draw, curves: Sequence[tuple[str, int, Series]]) -> tuple[bytes, dict[str, Any]]:
+    """The figure as `as_svg` gives it, and where its curves are, so that a page can show values under the pointer.
+
+    `curves` are the names, colours and points of what is drawn in the figure's only axes, in linear steps.
+    """
+    drawn: list[Figure] = []
+
+    def remember(theme: Theme) -> Figure:
+        drawn.append(draw(theme))
+        return drawn[-1]
+
+    svg = as_svg(remember)
+    axes = drawn[0].axes[0]
+    place = axes.get_position()
+    return svg, {
+        "box": [round(value, 4) for value in (place.x0, place.y0, place.x1, place.y1)],
+        "x": list(map(float, axes.get_xlim())),
+        "curves": [
+            {"name": name, "color": color % len(LIGHT.palette), "x": x, "y": [float(f"{value:.4g}") for value in y]}
+            for name, color, (x, y) in ((name, color, thinned(series)) for name, color, series in curves)
+        ],
+    }
+
+
 def as_png(draw: Draw) -> bytes:
     """The figure as PNG on white, for where SVG is not shown."""
     return _rendered(draw, LIGHT, "png")

@@ -17,6 +17,7 @@ import tyro
 import alewm
 from alewm.cli.collect import Collect
 from alewm.cli.convert import Convert
+from alewm.cli.decode import Decode
 from alewm.cli.demo import Demo
 from alewm.cli.distill import Distill
 from alewm.cli.evaluate import Evaluate
@@ -52,6 +53,7 @@ VERBS: Groups = {
     "look": {
         "evaluate": (Evaluate, "plan to held-out goals and count how many are reached"),
         "probe": (Probe, "what prefixes of the latent say of the true state"),
+        "decode": (Decode, "fit a decoder, to see what each prefix of the latent holds"),
         "report": (Report, "one HTML page about one run or several"),
     },
     "share": {

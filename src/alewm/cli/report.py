@@ -11,13 +11,16 @@ from alewm.cli.flags import Maybe
 
 @dataclass(frozen=True)
 class Report:
-    """Write one self-contained HTML page about runs: curves, capacities, success with intervals, rollouts, settings."""
+    """Write one self-contained HTML page about runs: films, imagined frames, capacities, success, curves."""
 
     runs: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN ...")]
     """Run folders; those below RUN/evaluations are runs too."""
     out: Maybe[Path] = None
     """The folder to write index.html and figures/ to; if not given, `report` in the run's folder, or beside it for
     several."""
+
+    data: Maybe[Path] = None
+    """The data file, if it is no longer where the run was trained; what the run imagines is measured on it."""
 
     def run(self) -> None:
         """Writes the page."""
@@ -27,4 +30,4 @@ class Report:
         if not self.runs:
             raise InputError("Name at least one run folder: alewm report RUN.")
         home = self.runs[0] if len(self.runs) == 1 else self.runs[0].parent
-        print(write_report(self.runs, self.out or home / "report"))
+        print(write_report(self.runs, self.out or home / "report", data_path=self.data))

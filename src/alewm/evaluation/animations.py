@@ -9,9 +9,19 @@ from PIL import Image
 
 from alewm.errors import InputError
 from alewm.evaluation.closed_loop import ClosedLoop, GoalEnvs, GoalPairs
-from alewm.evaluation.success import EpisodeRecord
-from alewm.files import write_bytes
-from alewm.shapes import Tensor, UInt8
+from alewm.evaluation.held_out import find_pairs, task_of
+from alewm.evaluation.settings import EVALUATIONS, EvaluationSettings
+from alewm.evaluation.success import EpisodeRecord, read_records
+from alewm.files import read_if_there, write_bytes
+from alewm.runs.folder import load_tensors
+from alewm.shapes import Float, Int, Tensor, UInt8
+from alewm.training.checkpoint import data_set_of, latest_checkpoint, read_description
+
+Film = tuple[UInt8[Tensor, "frames Y X 3"], UInt8[Tensor, "Y X 3"]]
+"""Frames of an episode, and its goal."""
+
+ACTIONS = "actions.safetensors"
+"""The file of executed actions [B, budget, action_dim], from which every episode can be replayed."""
 
 GAP = 8
 """Pixels between the episode and its goal, before enlarging."""
@@ -33,24 +43,51 @@ def choose_episodes(records: Sequence[EpisodeRecord], count: int) -> list[int]:
     return reached[: count - num_missed] + missed[:num_missed]
 
 
-def film(
-    envs: GoalEnvs, pairs: GoalPairs, outcome: ClosedLoop, indices: Sequence[int]
-) -> list[tuple[UInt8[Tensor, "frames Y X 3"], UInt8[Tensor, "Y X 3"]]]:
+def film(envs: GoalEnvs, pairs: GoalPairs, outcome: ClosedLoop, indices: Sequence[int]) -> list[Film]:
     """Frames and goal of the episodes at `indices`, replayed from their executed actions.
 
     `envs` is a batch of as many environments as there are indices. Drawing every step of every evaluated episode
     would cost more than planning them; replaying a few costs nothing.
     """
-    envs.reset_to(pairs.take(indices).start_rows, pairs.take(indices).goal_rows)
+    which = list(indices)
+    return _film(envs, pairs.take(which), outcome.actions[which], outcome.steps[which])
+
+
+def _film(
+    envs: GoalEnvs, pairs: GoalPairs, actions: Float[Tensor, "B budget action"], steps: Int[Tensor, "B"]
+) -> list[Film]:
+    envs.reset_to(pairs.start_rows, pairs.goal_rows)
     goals, frames = envs.render_goal().cpu(), [envs.render().cpu()]
-    if len(goals) != len(indices):
-        raise InputError(f"Filming {len(indices)} episodes needs as many environments, got {len(goals)}.")
-    actions, steps = outcome.actions[list(indices)], outcome.steps[list(indices)].tolist()
-    for step in range(max(steps)):
+    if len(goals) != len(pairs):
+        raise InputError(f"Filming {len(pairs)} episodes needs as many environments, got {len(goals)}.")
+    for step in range(int(steps.max())):
         envs.step(actions[:, step])
         frames.append(envs.render().cpu())
     films = torch.stack(frames, 1)
-    return [(films[b, : steps[b] + 1], goals[b]) for b in range(len(indices))]
+    return [(films[b, : int(steps[b]) + 1], goals[b]) for b in range(len(pairs))]
+
+
+def replayed(folder: Path, indices: Sequence[int], image_size: int | None = None) -> list[Film]:
+    """Frames and goals of evaluated episodes, drawn again from the actions that an evaluation kept in `folder`.
+
+    `folder` is a run folder or one below its `evaluations/`; `indices` are places in its episodes.jsonl. The pairs must
+    be there (with a shared model) or the data file, and the task's environment.
+    """
+    evaluated = read_if_there(folder / "result.json").get("evaluated")
+    if evaluated is None:
+        raise InputError(f"{folder} holds no evaluation whose episodes could be drawn.")
+    settings = EvaluationSettings.of(evaluated)
+    run = folder.parent.parent if folder.parent.name == EVALUATIONS else folder
+    learned = data_set_of(read_description(latest_checkpoint(run)), settings.data_set)
+    pairs, records = find_pairs(run, learned, settings, None), read_records(folder / "episodes.jsonl")
+    actions = load_tensors(folder / ACTIONS, "evaluate again.")[0]["actions"]
+    known = {(pairs.episodes[b], pairs.start_steps[b]): b for b in range(len(pairs))}
+    places = [known.get((records[i].episode, records[i].start_step)) for i in indices]
+    if None in places:
+        raise InputError(f"{folder} has episodes that are not among the pairs of {run}.")
+    envs = task_of(learned).make_vector_env(len(indices), image_size=image_size)
+    steps = torch.tensor([records[i].steps for i in indices])
+    return _film(envs, pairs.take([place for place in places if place is not None]), actions[list(indices)], steps)
 
 
 def write_gif(
@@ -62,13 +99,19 @@ def write_gif(
 
 def as_gif(pictures: Sequence[Sequence[UInt8[Tensor, "Y _ 3"]]], scale: int = 1) -> bytes:
     """Pictures, each of parts side by side, as an animation that loops with a pause on the last one."""
-    gap = torch.full((pictures[0][0].shape[0], GAP, 3), 128, dtype=torch.uint8)
     drawn = []
-    for first, *others in pictures:
-        joined = torch.cat([first, *(part for other in others for part in (gap, other))], 1)
-        image = Image.fromarray(joined.contiguous().numpy())
+    for parts in pictures:
+        image = side_by_side(parts)
         drawn.append(image.resize((image.width * scale, image.height * scale), Image.Resampling.NEAREST))
     duration = [1000 // FRAMES_PER_SECOND] * (len(drawn) - 1) + [PAUSE_MILLISECONDS]
     buffer = io.BytesIO()
     drawn[0].save(buffer, format="GIF", save_all=True, append_images=drawn[1:], duration=duration, loop=0)
     return buffer.getvalue()
+
+
+def side_by_side(parts: Sequence[UInt8[Tensor, "Y _ 3"]]) -> Image.Image:
+    """Pictures of one height in a row, with a grey gap between them."""
+    first, *others = parts
+    gap = torch.full((first.shape[0], GAP, 3), 128, dtype=torch.uint8)
+    joined = torch.cat([first, *(part for other in others for part in (gap, other))], 1)
+    return Image.fromarray(joined.contiguous().numpy())

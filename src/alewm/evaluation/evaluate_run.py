@@ -18,7 +18,7 @@ from alewm.data.store import EpisodeStore
 from alewm.devices import idle_threads, simulation_device
 from alewm.envs.task import Task
 from alewm.errors import InputError
-from alewm.evaluation.animations import choose_episodes, film, write_gif
+from alewm.evaluation.animations import ACTIONS, choose_episodes, film, write_gif
 from alewm.evaluation.closed_loop import GoalPairs
 from alewm.evaluation.distill_run import with_dynamics
 from alewm.evaluation.held_out import find_pairs, task_of
@@ -161,9 +161,6 @@ EPISODES_PER_BATCH = {"cpu": 16, "cuda": 64, "mps": 64}
 
 SHARED_AS = "weights"
 """What a shared model's checkpoint says besides: the type its matrices were stored in."""
-
-ACTIONS = "actions.safetensors"
-"""The file of executed actions [B, budget, action_dim], from which every episode can be replayed."""
 
 
 @dataclass(frozen=True, repr=False)

@@ -37,9 +37,10 @@ from alewm.evaluation.settings import EvaluationSettings, Split
 from alewm.files import read_if_there, write_json
 from alewm.model.world_model import WorldModel
 from alewm.planning.noise import stream_seed
+from alewm.resize import area_downsample
 from alewm.runs.folder import load_tensors, save_tensors
 from alewm.runs.provenance import provenance
-from alewm.shapes import Float, Int, Tensor
+from alewm.shapes import Float, Int, Tensor, UInt8
 from alewm.training.checkpoint import DataSet, data_set_of, latest_checkpoint, load_world_model
 
 _WITHOUT = "Planning from two images and PretrainedRun.save_pretrained need neither (docs/planning.md)."
@@ -260,10 +261,9 @@ class Trained:
     """A run's model in evaluation mode, its data and its splits."""
 
     model: WorldModel
-    task: Task
+    learned: DataSet
     store: EpisodeStore
     splits: Splits
-    statistics: ActionStatistics
     shape: WindowShape
     """Of its training windows."""
     device: torch.device
@@ -274,9 +274,23 @@ class Trained:
         """The newest checkpoint of the run in `folder`, with the file it learned from open at `data`."""
         model, description = load_world_model(latest_checkpoint(folder), device)
         learned = data_set_of(description)
-        task = task_of(learned)
         with open_own_data(folder, learned, data) as (store, splits):
-            yield cls(model, task, store, splits, learned.statistics, description.config.windows, device)
+            yield cls(model, learned, store, splits, description.config.windows, device)
+
+    @property
+    def task(self) -> Task:
+        """The task, with its environment; refused where there is none."""
+        return task_of(self.learned)
+
+    @property
+    def statistics(self) -> ActionStatistics:
+        """Of the training actions."""
+        return self.learned.statistics
+
+    def frames(self, rows: Int[np.ndarray, " n"]) -> UInt8[Tensor, "n Y X 3"]:
+        """Stored frames at the size that the encoder reads."""
+        frames = torch.as_tensor(self.store.frames(rows))
+        return area_downsample(frames, self.model.image_size)
 
     @torch.no_grad()
     def encode_rows(self, rows: Int[np.ndarray, " n"]) -> tuple[Float[Tensor, "n W"], Float[Tensor, "n D"]]:

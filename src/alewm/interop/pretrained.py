@@ -24,6 +24,7 @@ import torch
 
 from alewm.envs.registry import get_task, task_names
 from alewm.errors import InputError
+from alewm.evaluation.decoder import DECODER, find_decoder, read_decoder_description, read_examples, write_decoder
 from alewm.evaluation.evaluate_run import SHARED_AS, evaluate_run, interval_in_words, percent
 from alewm.evaluation.held_out import NoEnvironmentError, pairs_in_data, pairs_name, save_pairs, task_of
 from alewm.evaluation.settings import EVALUATIONS, EvaluationSettings, Split
@@ -250,6 +251,7 @@ def fill_pretrained(run: Path, shared: SharedRun, out: Path, weights: WeightType
         shutil.copyfile(inside(path, run), out / path.name)
     _save_missing_pairs(run, out)
     _save_distilled(run, out)
+    _save_decoder(run, out)
     write_json(out / "result.json", shared.result)
     write_json(out / "provenance.json", shared.provenance)
     write_text(out / "README.md", shared.card(name, out))
@@ -279,6 +281,14 @@ def _save_distilled(run: Path, out: Path) -> None:
         network = read_dynamics(folder, before)
         description = portable({**read_dynamics_description(folder), "weights_sha256": after})
         write_dynamics(out / DISTILLED / f"k{capacity}", network, description)
+
+
+def _save_decoder(run: Path, out: Path) -> None:
+    """The decoder of the run's newest weights, bound to the weights as they are stored in `out`."""
+    if (network := find_decoder(run)) is not None:
+        folder, after = run / DECODER, weights_sha256(checkpoints_in(out / "checkpoints")[-1])
+        description = portable({**read_decoder_description(folder), "weights_sha256": after})
+        write_decoder(out / DECODER, network, description, read_examples(folder))
 
 
 def stored_weights(model: WorldModel, weights: WeightType) -> dict[str, Tensor]:

@@ -6,6 +6,7 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from alewm.evaluation.imagination import HOLDING_STILL
 from alewm.evaluation.success import EpisodeRecord
 from alewm.report.gather import Run
 from alewm.theme import Draw, Series, Theme, new_axes, simplified, thinned
@@ -157,6 +158,31 @@ def open_loop_errors(errors: Mapping[int, Mapping[str, Sequence[float]]], title:
         axes.set(title=title, xlabel="blocks ahead", ylabel="error / variance of the latent", ylim=(0, None))
         axes.set_xticks(range(1, 1 + max(len(values) for lines in errors.values() for values in lines.values())))
         axes.legend()
+        return figure
+
+    return draw
+
+
+def imagination_errors(
+    errors: Mapping[str, Mapping[str, Sequence[float]]], own: str, title: str, color: int = 0
+) -> Draw:
+    """The error of open-loop imagination by blocks ahead; a band for the run's own capacity and for holding still."""
+
+    def draw(theme: Theme) -> Figure:
+        figure, axes = new_axes(width=5.2, height=3.1)
+        others = [name for name in errors if name not in (own, HOLDING_STILL) and not name.startswith("distilled")]
+        shades = dict(zip(others, theme.shades(len(others)), strict=True))
+        for name, band in errors.items():
+            ahead = range(1, len(band["mean"]) + 1)
+            strong = name in (own, HOLDING_STILL)
+            shade = theme.color(color) if name.removeprefix("distilled, ") == own else shades.get(name, theme.muted)
+            style = "--" if name.startswith("distilled") else "-"
+            axes.plot(ahead, band["mean"], style, color=shade, linewidth=2 if strong else 1.1, label=name)
+            if strong:
+                axes.fill_between(ahead, band["low"], band["high"], color=shade, alpha=0.15, linewidth=0)
+        axes.set(title=title, xlabel="blocks ahead", ylabel="error / variance of the latent", yscale="log")
+        axes.set_xticks(range(1, 1 + max(len(band["mean"]) for band in errors.values())))
+        figure.legend(loc="outside right upper")
         return figure
 
     return draw

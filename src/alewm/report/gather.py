@@ -1,12 +1,14 @@
 """Run folders read into memory: a report knows nothing but what they hold."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from alewm.envs.registry import get_task, task_names
 from alewm.errors import InputError
+from alewm.evaluation.decoder import DECODER
+from alewm.evaluation.imagination import IMAGINATION
 from alewm.evaluation.settings import EVALUATIONS
 from alewm.evaluation.success import EpisodeRecord, read_records
 from alewm.files import inside, read_object
@@ -41,6 +43,27 @@ class Run:
 
     animations: list[Path]
     """GIFs of some of them."""
+
+    decoder: dict[str, Any] = field(default_factory=dict)
+    """What its decoder says of itself."""
+
+    imagination: dict[str, Any] = field(default_factory=dict)
+    """What it imagines of held-out windows, and how well."""
+
+    @property
+    def method(self) -> str:
+        """The method's name as papers write it; the run's where it is none of the known ones."""
+        known = {"alewm": "ALeWM", "lewm": "LeWM"}
+        return known.get(self.config.get("objective", {}).get("method", ""), self.name)
+
+    @property
+    def is_evaluation(self) -> bool:
+        """Whether it is an evaluation of a run with other settings."""
+        return self.folder.resolve().parent.name == EVALUATIONS
+
+    def picture(self, place: str) -> bytes:
+        """The picture at `place` in its folder."""
+        return inside(self.folder / place, self.folder).read_bytes()
 
     @property
     def data_note(self) -> str:
@@ -103,6 +126,8 @@ def read_run(folder: Path, name: str | None = None) -> Run:
         _read_if_there(folder / "result.json"),
         read_records(records) if records.is_file() else [],
         [inside(path, folder) for path in sorted((folder / "animations").glob("*.gif"))],
+        _read_if_there(folder / DECODER / "decoder.json"),
+        _read_if_there(folder / IMAGINATION / "imagination.json"),
     )
 
 
@@ -118,16 +143,13 @@ def read_runs(folders: list[Path]) -> list[Run]:
     return [read_run(folder, name) for folder, name in zip(folders, names, strict=True)]
 
 
-def with_data_sets(folders: Sequence[Path]) -> list[Path]:
-    """`folders`, each run of several data sets followed by its results on them, unless those are named already."""
+def with_evaluations(folders: Sequence[Path]) -> list[Path]:
+    """`folders`, each run followed by its evaluations with other settings, unless those are named already."""
     named = {folder.resolve() for folder in folders}
     found = []
     for folder in folders:
         found.append(folder)
-        config = _read_if_there(folder / "config.json")
-        # One data set is described by plain values, several by an object each.
-        names = [name for name, each in config.get("data", {}).items() if isinstance(each, dict)]
-        results = [folder / EVALUATIONS / name for name in names]
+        results = sorted(path.parent for path in folder.glob(f"{EVALUATIONS}/*/result.json"))
         found += [each for each in results if (each / "config.json").is_file() and each.resolve() not in named]
     return found
 

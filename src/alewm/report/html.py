@@ -1,7 +1,9 @@
 """The few HTML pieces a report is made of; everything that comes from a run is escaped here."""
 
 import base64
+import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from html import escape
 from importlib.resources import files
 from pathlib import Path
@@ -20,6 +22,60 @@ def figure(svg: bytes, caption: str, *, titled: bool = False) -> str:
     text = escape(caption)
     below = "" if titled else f"<figcaption>{text}</figcaption>"
     return f'<figure><img src="{data_uri(svg, "image/svg+xml")}" alt="{text}">{below}</figure>'
+
+
+def hover_figure(svg: bytes, caption: str, curves: Mapping[str, Any], *, titled: bool = False) -> str:
+    """A drawing of curves whose values show under the pointer; `curves` is what `theme.plotted` says of them."""
+    data = escape(json.dumps(curves, separators=(",", ":")))
+    return figure(svg, caption, titled=titled).replace("<figure>", f'<figure data-curves="{data}">', 1)
+
+
+@dataclass(frozen=True)
+class Film:
+    """Frames of one episode on a sheet, row by row."""
+
+    name: str
+    """Whose it is."""
+    color: int
+    """The index of its run, which has a colour."""
+    sheet: bytes
+    """WebP."""
+    num_frames: int
+    columns: int
+    size: tuple[int, int]
+    """Width and height of a frame."""
+
+
+def player(title: str, films: Sequence[Film]) -> str:
+    """Films side by side, with one pause button and one scrubber."""
+    shown = "".join(
+        f'<div><p class="name"><span class="dot" style="background:var(--run-{each.color % 6})"></span>'
+        f'{escape(each.name)}</p><canvas width="{each.size[0]}" height="{each.size[1]}" '
+        f'data-frames="{each.num_frames}" data-columns="{each.columns}" '
+        f'data-sheet="{data_uri(each.sheet, "image/webp")}"></canvas></div>'
+        for each in films
+    )
+    last = max(each.num_frames for each in films) - 1
+    return (
+        f'<div class="player"><div class="films">{shown}</div><div class="bar"><button type="button">Pause</button>'
+        f'<input type="range" min="0" max="{last}" value="0" aria-label="step of {escape(title)}">'
+        f'<output>step 0 of {last}</output></div><p class="muted">{escape(title)}</p></div>'
+    )
+
+
+def frames_table(head: Sequence[str], rows: Sequence[tuple[str, bytes]], *, cell: int) -> str:
+    """Strips of frames, each a PNG of as many frames as `head` has names, shown `cell` pixels wide each."""
+    top = "".join(f'<th style="width:{cell}px">{escape(name)}</th>' for name in head)
+    width = cell * len(head)
+    body = "".join(
+        f'<tr><td>{escape(name)}</td><td colspan="{len(head)}"><img width="{width}" src="{data_uri(png, "image/png")}" '
+        f'alt="{escape(name)}"></td></tr>'
+        for name, png in rows
+    )
+    return (
+        f'<div class="scroll"><table class="frames"><thead><tr><th></th>{top}</tr></thead>'
+        f"<tbody>{body}</tbody></table></div>"
+    )
 
 
 def film(gif: bytes, caption: str) -> str:
@@ -63,6 +119,11 @@ def section(title: str, *content: str) -> str:
     return f"<section><h2>{escape(title)}</h2>{''.join(content)}</section>"
 
 
+def found(text: str) -> str:
+    """The first sentence: what was found."""
+    return f'<p class="found">{escape(text)}</p>'
+
+
 def paragraph(text: str) -> str:
     """A sentence or two in a quiet voice."""
     return f'<p class="muted">{escape(text)}</p>'
@@ -76,18 +137,20 @@ def folded(title: str, values: Mapping[str, Any] | Iterable[tuple[str, Any]]) ->
 
 def write_page(folder: Path, title: str, subtitle: str, *content: str) -> Path:
     """`folder/index.html`, the whole document: one file, no network. An earlier page is replaced in one step."""
-    path, style = folder / "index.html", (files("alewm.report") / "style.css").read_text(encoding="utf-8")
-    write_text(path, _page(title, subtitle, style, *content))
+    path = folder / "index.html"
+    style, script = ((files("alewm.report") / name).read_text(encoding="utf-8") for name in ("style.css", "page.js"))
+    write_text(path, _page(title, subtitle, style, script, *content))
     return path
 
 
-def _page(title: str, subtitle: str, style: str, *content: str) -> str:
+def _page(title: str, subtitle: str, style: str, script: str, *content: str) -> str:
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         '<meta name="color-scheme" content="light dark">'
         f"<title>{escape(title)}</title><style>{style}</style></head><body><main>"
-        f'<h1>{escape(title)}</h1><p class="muted">{escape(subtitle)}</p>{"".join(content)}</main></body></html>\n'
+        f'<h1>{escape(title)}</h1><p class="muted">{escape(subtitle)}</p>{"".join(content)}</main>'
+        f"<script>{script}</script></body></html>\n"
     )
 
 

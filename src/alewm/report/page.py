@@ -1,37 +1,55 @@
 """`alewm report`: one self-contained page for a run, or for several side by side."""
 
+import io
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from PIL import Image, ImageSequence
+
+from alewm.errors import InputError
+from alewm.evaluation.animations import replayed, side_by_side
+from alewm.evaluation.decoder import DECODER, NUM_EXAMPLES
 from alewm.evaluation.evaluate_run import interval_in_words
+from alewm.evaluation.imagination import HOLDING_STILL, IMAGINATION, imagine_run
 from alewm.files import write_bytes
+from alewm.model.checkpoint import checkpoints_in
 from alewm.report import figures, html
-from alewm.report.gather import Run, flatten, read_runs, with_data_sets
-from alewm.theme import Draw, Series, as_svg
+from alewm.report.gather import Run, flatten, read_runs, with_evaluations
+from alewm.theme import Draw, Series, as_svg, plotted
 
 MOST_FILMS = 12
-"""Animations shown per run."""
+"""Films shown per run."""
+SHEET_COLUMNS = 8
+CELL = 84
+"""Pixels that a frame among others is wide on the page."""
 
 
-def write_report(run_folders: Sequence[Path], out: Path) -> Path:
-    """Write `out/index.html` and `out/figures/*.svg` from the run folders alone; the path of the page.
+def write_report(run_folders: Sequence[Path], out: Path, *, data_path: Path | None = None) -> Path:
+    """Write `out/index.html` and `out/figures/*.svg` from the run folders; the path of the page.
 
-    The page holds its figures and animations itself. An existing page is replaced once the new one is complete.
+    What a run imagines is measured first where its data file is at hand, at `data_path` if it has moved, and kept in
+    the run folder. The page holds its figures and films itself. An existing page is replaced once the new one is
+    complete.
     """
-    runs = read_runs(with_data_sets(run_folders))
+    read_runs(list(run_folders))  # refuses what is no run before anything is measured
+    notes = {folder.resolve(): note for folder in run_folders if (note := _imagine(folder, data_path))}
+    runs = read_runs(with_evaluations(run_folders))
     shelf = _Shelf(out / "figures")
     content = [
         part
         for part in (
+            html.found(_found(runs)),
             _headline(runs),
-            _success(runs, shelf),
+            _films(runs),
+            _imagination(runs, shelf, notes),
+            _prefixes(runs),
             _capacities(runs, shelf),
+            _success(runs, shelf),
             _open_loop(runs, shelf),
             _variance(runs, shelf),
             _curves(runs, shelf),
-            _films(runs, shelf),
             _differences(runs),
             _details(runs),
         )
@@ -39,6 +57,16 @@ def write_report(run_folders: Sequence[Path], out: Path) -> Path:
     ]
     shelf.write()
     return html.write_page(out, " · ".join(run.name for run in runs), _subtitle(runs), *content)
+
+
+_SUCCESS_TERMS = (
+    'Presolved: pairs whose start is at the goal already; "not presolved" is success over the others. Random and '
+    "nothing: success of uniform random actions and of no action on the same pairs."
+)
+_VARIANCE_TERMS = (
+    "Masked variance: the variance of a latent coordinate when capacities drawn from q set it to zero. Prior survival: "
+    "the probability that the prior leaves it active. MixSIGReg makes them equal."
+)
 
 
 class _Shelf:
@@ -53,9 +81,134 @@ class _Shelf:
         self.files[f"{re.sub(r'[^A-Za-z0-9_.-]+', '-', name)}.svg"] = svg
         return html.figure(svg, caption, titled=titled)
 
+    def hover_figure(
+        self, name: str, draw: Draw, caption: str, curves: Sequence[tuple[str, int, Series]], *, titled: bool = False
+    ) -> str:
+        svg, places = plotted(draw, curves)
+        self.files[f"{re.sub(r'[^A-Za-z0-9_.-]+', '-', name)}.svg"] = svg
+        return html.hover_figure(svg, caption, places, titled=titled)
+
     def write(self) -> None:
         for name, content in self.files.items():
             write_bytes(self.folder / name, content)
+
+
+def _imagine(folder: Path, data_path: Path | None) -> str:
+    """Measures what a run imagines unless that is known; why it could not be, or nothing."""
+    if not checkpoints_in(folder / "checkpoints"):
+        return ""
+    try:
+        imagine_run(folder, data_path=data_path)
+    except InputError as error:
+        return str(error)
+    return ""
+
+
+def _found(runs: Sequence[Run]) -> str:
+    """One sentence: how many goals were reached with how many dimensions, or else how far imagination holds."""
+    trained = [run for run in runs if not run.is_evaluation] or list(runs)
+    names = [run.method for run in trained]
+    parts = []
+    for run in trained:
+        result = run.result
+        if result.get("success_rate") is None:
+            continue
+        name = run.method if names.count(run.method) == 1 else run.name
+        reached = f"{round(result['success_rate'] * result['episodes'])} of {result['episodes']} goals"
+        width = (result.get("support") or [None])[-1]
+        used = f" using {_number(result.get('mean_capacity'))} of {width} dimensions" if width else ""
+        parts.append(f"{name} reached {reached}{used}")
+    if parts:
+        return f"{'; '.join(parts)}."
+    told = []
+    for run in trained:
+        if errors := run.imagination.get("errors"):
+            own, still = (errors[name]["mean"] for name in (f"k = {run.imagination['capacity']}", HOLDING_STILL))
+            told.append(
+                f"{run.name} imagines {len(own)} blocks ahead with an error of {_percent(own[-1])} of the latent's "
+                f"variance, using {run.imagination['capacity']} dimensions; holding still: {_percent(still[-1])}."
+            )
+    return " ".join(told) or "No goals were planned to yet, and nothing was imagined."
+
+
+def _imagination(runs: Sequence[Run], shelf: _Shelf, notes: Mapping[Path, str]) -> str:
+    parts: list[str] = []
+    for index, run in enumerate(runs):
+        if note := notes.get(run.folder.resolve()):
+            parts.append(html.paragraph(f"{run.name}: not measured. {note}"))
+        if not (found := run.imagination):
+            continue
+        own = f"k = {found['capacity']}"
+        draw = figures.imagination_errors(found["errors"], own, run.name, index)
+        curves = [
+            (name, index, (list(map(float, range(1, len(band["mean"]) + 1))), band["mean"]))
+            for name, band in found["errors"].items()
+        ]
+        caption = (
+            f"{run.name}: mean square error of imagined latents, as a share of the variance of the coordinates "
+            f"compared; {found['windows']} windows of {found['split']} episodes. {own} is the run's own capacity. "
+            f"Bands hold 80 % of the windows. Holding still predicts no change."
+        )
+        parts += [shelf.hover_figure(f"imagination-{run.name}", draw, caption, curves), _strips(run)]
+    if not parts:
+        return ""
+    note = (
+        "From one held-out frame the model imagines what follows under the recorded actions, without looking again. "
+        "A block is as many environment steps as the frame skip."
+    )
+    return html.section("Imagined beside real", html.paragraph(note), *parts)
+
+
+def _strips(run: Run) -> str:
+    strips, skip = run.imagination["strips"], run.imagination["frame_skip"]
+    rows, count = strips["rows"], strips["count"]
+    bands = _cut(run.picture(f"{IMAGINATION}/frames.png"), len(rows) * count)
+    head = [f"{ahead * skip} steps" if ahead else "now" for ahead in strips["columns"]]
+    how = (
+        "Imagined frames are drawn by the run's decoder, which may paint what is likely where the latent says nothing."
+        if strips["drawn_by"] == "decoder"
+        else "No decoder was fitted (alewm decode RUN), so the training frame with the nearest latent stands for an "
+        "imagined one."
+    )
+    tables = [
+        html.frames_table(head, list(zip(rows, bands[i * len(rows) : (i + 1) * len(rows)], strict=True)), cell=CELL)
+        for i in range(count)
+    ]
+    return html.paragraph(f"{run.name}: {how}") + "".join(tables)
+
+
+def _prefixes(runs: Sequence[Run]) -> str:
+    """What each capacity keeps of held-out frames, of runs with a decoder."""
+    parts = []
+    for run in runs:
+        if not run.decoder:
+            continue
+        bands = _cut(run.picture(f"{DECODER}/examples.png"), NUM_EXAMPLES)
+        head = ["recorded", *(f"k = {k}" for k in run.decoder["config"]["capacities"])]
+        rows = [(f"frame {i}", band) for i, band in enumerate(bands, 1)]
+        errors = ", ".join(f"{_percent(error)} at k = {k}" for k, error in run.decoder["validation_error"].items())
+        parts.append(html.paragraph(f"{run.name}: error / variance of the pixels, held-out frames: {errors}."))
+        parts.append(html.frames_table(head, rows, cell=CELL))
+    if not parts:
+        return ""
+    note = (
+        "Held-out frames decoded from the first k coordinates of their latent. A detail that is sharp and right is in "
+        "the prefix. A detail that is blurred or missing may still be there: a decoder draws the average of the frames "
+        "that share a prefix, and what never changes it draws from memory."
+    )
+    return html.section("What each prefix keeps", html.paragraph(note), *parts)
+
+
+def _cut(png: bytes, count: int) -> list[bytes]:
+    """`count` bands of equal height, as PNG."""
+    bands = []
+    with Image.open(io.BytesIO(png)) as picture:
+        height = picture.height // count
+        for i in range(count):
+            buffer = io.BytesIO()
+            picture.crop((0, i * height, picture.width, (i + 1) * height)).save(buffer, format="PNG", optimize=True)
+            bands.append(buffer.getvalue())
+    return bands
 
 
 def _subtitle(runs: Sequence[Run]) -> str:
@@ -122,7 +275,7 @@ def _success(runs: Sequence[Run], shelf: _Shelf) -> str:
             draw = figures.distance_over_time(run.records, run.name, index)
             caption = f"Distance to the goal, episode by episode: {run.name}."
             plots.append(shelf.figure(f"distance-{run.name}", draw, caption))
-    return html.section("Success", html.table(head, rows), html.grid(plots))
+    return html.section("Success", html.table(head, rows), html.paragraph(_SUCCESS_TERMS), html.grid(plots))
 
 
 def _capacities(runs: Sequence[Run], shelf: _Shelf) -> str:
@@ -173,7 +326,8 @@ def _variance(runs: Sequence[Run], shelf: _Shelf) -> str:
             draw = figures.masked_variance(variance, survival, run.name, index)
             caption = f"Variance of each masked coordinate beside the prior's survival probability: {run.name}."
             plots.append(shelf.figure(f"variance-{run.name}", draw, caption))
-    return html.section("Masked variance against survival", html.grid(plots)) if plots else ""
+    title = "Masked variance against survival"
+    return html.section(title, html.paragraph(_VARIANCE_TERMS), html.grid(plots)) if plots else ""
 
 
 def _curves(runs: Sequence[Run], shelf: _Shelf) -> str:
@@ -187,21 +341,75 @@ def _curves(runs: Sequence[Run], shelf: _Shelf) -> str:
     ordered = sorted(curves, key=lambda name: ("loss" not in name, name))
     names = [run.name for run in runs]
     plots = [
-        shelf.figure(
-            f"metric-{name}", figures.metric_curves(curves[name], names, _words(name)), _words(name), titled=True
+        shelf.hover_figure(
+            f"metric-{name}",
+            figures.metric_curves(curves[name], names, _words(name)),
+            _words(name),
+            [(names[run] if len(names) > 1 else "", run, series) for run, series in curves[name].items()],
+            titled=True,
         )
         for name in ordered
     ]
     return html.section("Curves", html.grid(plots)) if plots else ""
 
 
-def _films(runs: Sequence[Run], shelf: _Shelf) -> str:
-    pieces = [
-        html.film(path.read_bytes(), f"{run.name}: {_words(path.stem)} (episode left, goal right)")
-        for run in runs
-        for path in run.animations[:MOST_FILMS]
-    ]
-    return html.section("Rollouts", html.grid(pieces)) if pieces else ""
+def _films(runs: Sequence[Run]) -> str:
+    """Films of the same pair side by side; where a run has no film of a pair, its kept actions are replayed."""
+    by_pair: dict[str, dict[int, list[Image.Image]]] = {}
+    outcomes: dict[tuple[str, int], str] = {}
+    for index, run in enumerate(runs):
+        for path in run.animations[:MOST_FILMS]:
+            if match := _FILM.fullmatch(path.stem):
+                by_pair.setdefault(match["pair"], {})[index] = _frames_of(path)
+                outcomes[match["pair"], index] = f"{match['outcome']}, k = {match['capacity']}"
+    if sum(not run.is_evaluation for run in runs) > 1:
+        for index, run in enumerate(runs):
+            _replay_missing(run, index, by_pair, outcomes)
+    players = []
+    for pair, films in by_pair.items():
+        shown = [
+            _film(f"{runs[index].name}: {outcomes[pair, index]}", index, frames)
+            for index, frames in sorted(films.items())
+        ]
+        players.append(html.player(f"{_words(pair)}: the episode on the left, its goal on the right", shown))
+    return html.section("Films", *players) if players else ""
+
+
+_FILM = re.compile(r"(?P<pair>episode-\d+(?:-from-\d+)?)-(?P<outcome>reached|missed)-k(?P<capacity>\d+)")
+
+
+def _replay_missing(
+    run: Run, index: int, by_pair: dict[str, dict[int, list[Image.Image]]], outcomes: dict[tuple[str, int], str]
+) -> None:
+    named = {f"episode-{record.episode:05d}": place for place, record in enumerate(run.records)}
+    missing = [pair for pair, films in by_pair.items() if index not in films and pair in named]
+    if not missing or run.is_evaluation:
+        return
+    try:
+        films = replayed(run.folder, [named[pair] for pair in missing])
+    except InputError:  # without pairs, data or simulator the film is left out
+        return
+    for pair, (frames, goal) in zip(missing, films, strict=True):
+        record = run.records[named[pair]]
+        by_pair[pair][index] = [side_by_side([frame, goal]) for frame in frames]
+        outcomes[pair, index] = f"{'reached' if record.success else 'missed'}, k = {record.capacity}"
+
+
+def _frames_of(path: Path) -> list[Image.Image]:
+    with Image.open(path) as gif:
+        return [frame.convert("RGB") for frame in ImageSequence.Iterator(gif)]
+
+
+def _film(name: str, color: int, frames: Sequence[Image.Image]) -> html.Film:
+    """All frames on one sheet."""
+    width, height = frames[0].size
+    columns = min(SHEET_COLUMNS, len(frames))
+    sheet = Image.new("RGB", (columns * width, -(-len(frames) // columns) * height))
+    for i, frame in enumerate(frames):
+        sheet.paste(frame, ((i % columns) * width, i // columns * height))
+    buffer = io.BytesIO()
+    sheet.save(buffer, format="WEBP", quality=85, method=4)
+    return html.Film(name, color, buffer.getvalue(), len(frames), columns, (width, height))
 
 
 def _differences(runs: Sequence[Run]) -> str:

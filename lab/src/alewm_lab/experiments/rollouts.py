@@ -10,9 +10,8 @@ from matplotlib.figure import Figure
 
 from alewm.envs.registry import get_task
 from alewm.errors import InputError
-from alewm.evaluation.animations import as_gif, film
+from alewm.evaluation.animations import ACTIONS, as_gif, film
 from alewm.evaluation.closed_loop import ClosedLoop
-from alewm.evaluation.evaluate_run import ACTIONS
 from alewm.evaluation.held_out import Trained
 from alewm.evaluation.settings import EvaluationSettings
 from alewm.evaluation.success import EpisodeRecord

@@ -1,0 +1,393 @@
+"""The decoder: a small network that draws what a prefix of the latent holds, fitted after training.
+
+The world model has no decoder and needs none to plan. This one is fitted to frozen latents, for all capacities of the
+support at once: it is given k coordinates and the number k, the others are zero, and it draws the frame.
+
+    w = (z - mean) / std, zero beyond the k-th coordinate
+    x = mean frame + network(w, k)
+
+A sharp detail in a decoded frame shows that the prefix determines it. The reverse does not hold: the squared error
+makes the network draw the average of all frames that have this prefix, and a static detail is drawn from memory.
+
+On disk a folder `decoder/` beside the checkpoints holds
+
+- `model.safetensors`: the network, in float16;
+- `decoder.json`: sizes, settings, errors by capacity, and the SHA-256 of the world model's weights. Other weights have
+  another latent, so the network is refused for them;
+- `examples.png`: held-out frames, one per row: recorded, then decoded from each capacity.
+"""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import nn
+from torch.nn import functional
+
+from alewm.capacity.support import CapacitySupport
+from alewm.config import Count, CountOrZero, Positive, check_ranges, differences, from_dict, to_dict
+from alewm.errors import InputError
+from alewm.evaluation.held_out import Trained, own_data_path
+from alewm.files import read_object, write_json
+from alewm.model.checkpoint import weights_sha256
+from alewm.progress import Progress
+from alewm.resize import area_downsample
+from alewm.runs.folder import load_tensors, new_folder, save_tensors
+from alewm.runs.provenance import provenance
+from alewm.shapes import Bool, Float, Int, Tensor, UInt8
+from alewm.training.checkpoint import data_set_of, latest_checkpoint, read_description
+from alewm.training.noise import seeded_generator
+
+FORMAT = 1
+DECODER = "decoder"
+"""The folder in a run folder."""
+NETWORK, DESCRIPTION, EXAMPLES = "model.safetensors", "decoder.json", "examples.png"
+
+FIRST_SIDE = 8
+"""Largest side of the first feature map; each further one doubles it."""
+VALIDATION_FRAMES = 2000
+NUM_EXAMPLES = 6
+LARGEST_EXAMPLE = 96
+"""Pixels per side of the frames in `examples.png`."""
+
+
+@dataclass(frozen=True)
+class DecoderConfig:
+    """Sizes of the network."""
+
+    capacities: tuple[int, ...]
+    """The support 𝒦 of the world model."""
+    image_size: Count
+    """Pixels per side of what it draws: what the encoder reads."""
+    hidden_dim: Count = 96
+    """Units of the hidden layer."""
+    channels: Count = 24
+    """Channels of the smaller feature maps; the two largest have fewer."""
+
+    def __post_init__(self) -> None:
+        check_ranges(self)
+        CapacitySupport(self.capacities)
+
+
+@dataclass(frozen=True)
+class DecodeConfig:
+    """How a decoder is fitted."""
+
+    hidden_dim: Count = 96
+    """Units of its hidden layer."""
+    channels: Count = 24
+    """Channels of its feature maps."""
+    num_updates: Count = 3000
+    """Updates."""
+    batch_size: Count = 128
+    """Frames per update, each with a capacity drawn uniformly from the support."""
+    learning_rate: Positive = 2e-3
+    """Highest learning rate of one cycle that rises for 30 % of the updates and falls to zero."""
+    num_frames: Count = 20_000
+    """Training frames it is fitted to; fewer where there are fewer."""
+    seed: CountOrZero = 3072
+    """Of the first weights, the frames and the capacities."""
+
+    def __post_init__(self) -> None:
+        check_ranges(self)
+
+
+class PixelDecoder(nn.Module):
+    """Frames from prefixes of any capacity in the support; a new one draws the mean frame, which is black."""
+
+    mean: Tensor
+    std: Tensor
+    mean_frame: Tensor
+
+    def __init__(self, config: DecoderConfig) -> None:
+        super().__init__()
+        self.config, self.support = config, CapacitySupport(config.capacities)
+        width, channels = self.support.latent_dim, config.channels
+        self.sides = _sides(config.image_size)
+        # Fewer channels at the two largest sides, where nearly all the time goes.
+        widths = [channels] * (len(self.sides) + 1)
+        widths[-2:] = [-(-2 * channels // 3), -(-channels // 3)]
+        with torch.device("meta"):  # the library's first weights would be drawn from the global generator
+            self.latent_layer = nn.Linear(width + len(self.support), config.hidden_dim)
+            self.map_layer = nn.Linear(config.hidden_dim, channels * self.sides[0] ** 2)
+            self.convolutions = nn.ModuleList(
+                nn.Conv2d(a, b, 3, padding=1) for a, b in pairwise([channels, *widths[1:]])
+            )
+            self.output_layer = nn.Conv2d(widths[-1], 3, 1)
+        self.to_empty(device="cpu")
+        for parameter in self.parameters():
+            nn.init.zeros_(parameter)
+        self.register_buffer("mean", torch.zeros(width))
+        self.register_buffer("std", torch.ones(width))
+        self.register_buffer("mean_frame", torch.zeros(3, config.image_size, config.image_size))
+
+    def forward(self, z: Float[Tensor, "N D"], capacity_index: Int[Tensor, " N"]) -> Float[Tensor, "N 3 Y X"]:
+        """Frames with values about 0 to 1, from the first coordinates that each row's capacity has of `z`."""
+        given = self._given(capacity_index)
+        w = torch.where(given, (z - self.mean) / self.std, 0)
+        which = functional.one_hot(capacity_index, len(self.support)).to(w.dtype)
+        hidden = functional.silu(self.latent_layer(torch.cat([w, which], -1)))
+        x = functional.silu(self.map_layer(hidden)).view(len(z), self.config.channels, self.sides[0], self.sides[0])
+        for side, convolution in zip(self.sides, self.convolutions, strict=True):
+            if x.shape[-1] != side:
+                x = functional.interpolate(x, size=(side, side), mode="nearest")
+            x = functional.silu(convolution(x))
+        frames: Tensor = self.mean_frame + self.output_layer(x)
+        return frames
+
+    @torch.no_grad()
+    def frames(self, z: Float[Tensor, "*batch k"]) -> UInt8[Tensor, "*batch Y X 3"]:
+        """What the decoder draws for prefixes of k coordinates, k a capacity of the support."""
+        k = z.shape[-1]
+        rows = functional.pad(z.reshape(-1, k).float(), (0, self.support.latent_dim - k))
+        which = torch.full((len(rows),), self.support.index_of(k), device=z.device)
+        parts = [self(*part) for part in zip(torch.split(rows, 256), torch.split(which, 256), strict=True)]
+        drawn = (torch.cat(parts).clamp(0, 1) * 255).round().to(torch.uint8).permute(0, 2, 3, 1)
+        return drawn.reshape(*z.shape[:-1], *drawn.shape[1:])
+
+    def _given(self, capacity_index: Int[Tensor, " N"]) -> Bool[Tensor, "N D"]:
+        ks = torch.tensor(self.support.capacities, device=capacity_index.device)[capacity_index]
+        return torch.arange(self.support.latent_dim, device=ks.device) < ks[:, None]
+
+
+def fit_decoder(
+    latents: Float[Tensor, "n D"],
+    pixels: UInt8[Tensor, "n Y X 3"],
+    capacities: Sequence[int],
+    config: DecodeConfig,
+    *,
+    device: torch.device,
+    advance: Callable[[int], None] = lambda _: None,
+) -> PixelDecoder:
+    """The decoder of these latents, which belong to these frames; both may be on the CPU."""
+    network = PixelDecoder(DecoderConfig(tuple(capacities), pixels.shape[1], config.hidden_dim, config.channels))
+    generator = seeded_generator(config.seed, "decoder")
+    _first_weights(network, generator)
+    network.mean.copy_(latents.mean(0))
+    network.std.copy_(latents.std(0).clamp(min=1e-6))  # a coordinate that never varies must not divide by zero
+    network.mean_frame.copy_(_unit(pixels).mean(0))
+    network.to(device).train()
+    optimizer = torch.optim.AdamW(network.parameters(), lr=config.learning_rate, weight_decay=1e-4)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, config.learning_rate, config.num_updates)
+    for _ in range(config.num_updates):
+        rows = torch.randint(len(latents), (config.batch_size,), generator=generator)
+        which = torch.randint(len(network.support), (config.batch_size,), generator=generator).to(device)
+        drawn = network(latents[rows].to(device), which)
+        loss = (drawn - _unit(pixels[rows].to(device))).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        schedule.step()
+        advance(1)
+    return network.eval()
+
+
+@torch.no_grad()
+def decoding_errors(
+    network: PixelDecoder, latents: Float[Tensor, "n D"], pixels: UInt8[Tensor, "n Y X 3"]
+) -> dict[str, float]:
+    """The mean square error of decoded frames by capacity, as a share of the pixels' variance over these frames."""
+    device, size = network.mean.device, 256
+    mean_frame = _unit(pixels).mean(0).to(device)
+    total = [0.0] * (len(network.support) + 1)
+    for z, part in zip(torch.split(latents, size), torch.split(pixels, size), strict=True):
+        x = _unit(part.to(device))
+        total[-1] += float((x - mean_frame).square().sum())
+        for index in range(len(network.support)):
+            which = torch.full((len(z),), index, device=device)
+            total[index] += float((network(z.to(device), which).clamp(0, 1) - x).square().sum())
+    variance = max(total[-1], 1e-12)
+    return {str(k): error / variance for k, error in zip(network.support.capacities, total, strict=False)}
+
+
+@dataclass(frozen=True)
+class DecodedRun:
+    """The decoder that a run has."""
+
+    path: Path
+    """Its folder."""
+    description: dict[str, Any]
+    """The content of `decoder.json`."""
+
+
+def decode(
+    run: str | Path,
+    config: DecodeConfig | None = None,
+    *,
+    data_path: Path | None = None,
+    device: torch.device | None = None,
+    is_silent: bool = False,
+) -> DecodedRun:
+    """The decoder of the newest checkpoint of `run`, found in `RUN/decoder` or fitted and written there.
+
+    The data file is the one the run was trained on, at `data_path` if it has moved.
+    """
+    run, config, device = Path(run), config or DecodeConfig(), device or torch.device("cpu")
+    checkpoint, folder = latest_checkpoint(run), run / DECODER
+    description = read_description(checkpoint)
+    if len(description.config.data_sets) > 1:
+        raise InputError(f"{run} learned from several data sets. Only a model of one task can be decoded.")
+    asked = {"weights_sha256": weights_sha256(checkpoint), "settings": to_dict(config)}
+    if (folder / DESCRIPTION).is_file():
+        found = read_decoder_description(folder)
+        if changed := differences(asked, {name: found[name] for name in asked}):
+            raise InputError(
+                f"{folder} was fitted otherwise:\n  " + "\n  ".join(changed) + "\nRemove it to fit another decoder."
+            )
+        return DecodedRun(folder, found)
+    learned, began = data_set_of(description), time.perf_counter()
+    with Trained.open(run, own_data_path(run, learned, data_path), device) as trained:
+        rows, held_out = trained.rows("train", config.num_frames), trained.rows("validation", VALIDATION_FRAMES)
+        with nullcontext() if is_silent else Progress("encoding frames", 2, "splits") as bar:
+            sides = []
+            for part in (rows, held_out):
+                sides.append((trained.encode_rows(part)[1], _read_frames(trained, part)))
+                if bar is not None:
+                    bar.advance(1)
+        if not sides[0][0].isfinite().all():
+            raise InputError("The model's latents are not finite: its weights have diverged. Use another checkpoint.")
+        with nullcontext() if is_silent else Progress("fitting the decoder", config.num_updates, "updates") as bar:
+            advance = (lambda _: None) if bar is None else bar.advance
+            capacities = trained.model.support.capacities
+            network = fit_decoder(*sides[0], capacities, config, device=device, advance=advance)
+    about = {
+        "format": FORMAT,
+        "config": to_dict(network.config),
+        **asked,
+        "checkpoint": checkpoint.name,
+        "fingerprint": learned.fingerprint,
+        "training_frames": len(rows),
+        "validation_frames": len(held_out),
+        "validation_error": decoding_errors(network, *sides[1]),
+        "parameters": sum(parameter.numel() for parameter in network.parameters()),
+        "seconds": time.perf_counter() - began,
+        "made_with": provenance(),
+    }
+    chosen = np.linspace(0, len(held_out) - 1, NUM_EXAMPLES).round().astype(int)
+    write_decoder(folder, network, about, _examples(network, *(side[chosen] for side in sides[1])))
+    return DecodedRun(folder, about)
+
+
+def write_decoder(
+    folder: Path, network: PixelDecoder, description: Mapping[str, Any], examples: UInt8[Tensor, "Y X 3"]
+) -> None:
+    """The new `folder` with the network, its description and its examples; it appears whole or not at all."""
+    state = {name: tensor.detach().cpu().half().contiguous() for name, tensor in network.state_dict().items()}
+    with new_folder(folder) as partial:
+        save_tensors(partial / NETWORK, state)
+        Image.fromarray(examples.numpy()).save(partial / EXAMPLES, optimize=True)
+        write_json(partial / DESCRIPTION, description)
+
+
+def find_decoder(run: Path, device: torch.device | None = None) -> PixelDecoder | None:
+    """The decoder of the newest weights of `run`; None where none was fitted, and refused where to other weights."""
+    folder = run / DECODER
+    if not (folder / DESCRIPTION).is_file():
+        return None
+    return read_decoder(folder, weights_sha256(latest_checkpoint(run))).to(device or torch.device("cpu"))
+
+
+def read_decoder(folder: Path, weights: str) -> PixelDecoder:
+    """The network in `folder`, which must have been fitted to the weights with this SHA-256."""
+    description = read_decoder_description(folder)
+    if description["weights_sha256"] != weights:
+        raise InputError(
+            f"{folder} was fitted to other weights ({description['checkpoint']}, SHA-256 "
+            f"{description['weights_sha256'][:12]}) than the model's ({weights[:12]}). {_again(folder)}"
+        )
+    network = PixelDecoder(from_dict(DecoderConfig, description["config"]))
+    tensors, _ = load_tensors(folder / NETWORK, _again(folder))
+    try:
+        network.load_state_dict({name: tensor.float() for name, tensor in tensors.items()})
+    except RuntimeError as error:
+        raise InputError(f"{folder / NETWORK} cannot be read ({error}). {_again(folder)}") from error
+    return network.eval()
+
+
+def read_decoder_description(folder: Path) -> dict[str, Any]:
+    """What the decoder in `folder` says about itself."""
+    path = folder / DESCRIPTION
+    if not path.is_file():
+        raise InputError(f"{folder} holds no decoder: it has no {DESCRIPTION}. Fit one: alewm decode RUN.")
+    description = read_object(path)
+    if description.get("format") != FORMAT:
+        raise InputError(f"{path} has format {description.get('format')!r}; this version reads format {FORMAT}.")
+    needed = ("config", "settings", "weights_sha256", "checkpoint", "validation_error")
+    if missing := [name for name in needed if name not in description]:
+        raise InputError(f"{path} lacks {', '.join(missing)}. {_again(folder)}")
+    return description
+
+
+def read_examples(folder: Path) -> UInt8[Tensor, "Y X 3"]:
+    """The picture of held-out frames."""
+    try:
+        with Image.open(folder / EXAMPLES) as picture:
+            return torch.as_tensor(np.array(picture.convert("RGB")))
+    except OSError as error:
+        raise InputError(f"{folder / EXAMPLES} cannot be read ({error}). {_again(folder)}") from error
+
+
+def decoder_table(description: Mapping[str, Any]) -> str:
+    """Size and error by capacity, for a terminal."""
+    errors = description["validation_error"]
+    lines = [
+        f"{'capacity':<24}" + "".join(f"{k:>9}" for k in errors),
+        f"{'error / pixel variance':<24}" + "".join(f"{error:>9.4f}" for error in errors.values()),
+        f"{description['parameters']:,} parameters, {description['seconds']:.0f} s",
+    ]
+    return "\n".join(lines)
+
+
+def _read_frames(trained: Trained, rows: np.ndarray) -> UInt8[Tensor, "n Y X 3"]:
+    return torch.cat([trained.frames(part) for part in np.array_split(rows, -(-len(rows) // 256))])
+
+
+def _examples(
+    network: PixelDecoder, latents: Float[Tensor, "n D"], pixels: UInt8[Tensor, "n Y X 3"]
+) -> UInt8[Tensor, "Y X 3"]:
+    """A row per frame: the recorded one, then what each capacity decodes to."""
+    z = latents.to(network.mean.device)
+    columns = [pixels, *(network.frames(z[:, :k]).cpu() for k in network.support.capacities)]
+    cells = torch.stack(columns, 1)
+    return picture_grid(cells)
+
+
+def picture_grid(cells: UInt8[Tensor, "rows columns Y X 3"]) -> UInt8[Tensor, "height width 3"]:
+    """Frames as one picture, made smaller where they are large."""
+    rows, columns = cells.shape[:2]
+    small = area_downsample(cells.flatten(0, 1), min(LARGEST_EXAMPLE, cells.shape[-2]))
+    size = small.shape[1]
+    grid = small.reshape(rows, columns, size, size, 3).permute(0, 2, 1, 3, 4)
+    return grid.reshape(rows * size, columns * size, 3).contiguous()
+
+
+def _sides(image_size: int) -> list[int]:
+    """Sides of the feature maps, the smallest first."""
+    sides = [image_size]
+    while sides[0] > FIRST_SIDE:
+        sides.insert(0, -(-sides[0] // 2))
+    return sides
+
+
+def _unit(pixels: UInt8[Tensor, "n Y X 3"]) -> Float[Tensor, "n 3 Y X"]:
+    return pixels.permute(0, 3, 1, 2).float() / 255
+
+
+def _first_weights(network: PixelDecoder, generator: torch.Generator) -> None:
+    """Uniform weights with the variance that keeps activations, from `generator`; the last layer starts at zero."""
+    with torch.no_grad():
+        for name, parameter in network.named_parameters():
+            if parameter.ndim > 1 and not name.startswith("output_layer"):
+                bound = (3 / parameter[0].numel()) ** 0.5
+                parameter.uniform_(-bound, bound, generator=generator)
+
+
+def _again(folder: Path) -> str:
+    return f"Remove {folder} and fit it again: alewm decode RUN."
