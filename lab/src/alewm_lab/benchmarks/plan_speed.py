@@ -114,6 +114,7 @@ def bench_distilled(
     device: str,
     capacities: tuple[int, ...],
     search: SearchName,
+    own_capacities: tuple[int, ...],
 ) -> None:
     """Prints milliseconds per plan of both dynamics for every capacity asked for, their bytes, and one encoding.
 
@@ -137,7 +138,7 @@ def bench_distilled(
     searches = {}
     for name, each in (("own", model), ("distilled", DistilledModel(model, networks))):
         planner, searches[name] = _planner(each, planning, config.model.action_dim // FRAME_SKIP)
-        for k in ks:
+        for k in ks if name == "distilled" else own_capacities or ks:
             calls[name, k] = partial(planner.plan, now, goal, [(k,)] * episodes, keys)
     milliseconds, processor = _alternating(calls, repeats, where)
     print(
@@ -148,21 +149,18 @@ def bench_distilled(
     head = ("own, ms", "distilled, ms", "ratio", "own, CPU ms", "distilled, CPU ms", "own, kB", "distilled, kB")
     print(f"{'capacity':>9}" + "".join(f"{name:>{len(name) + 3}}" for name in head))
     own_bytes = _dynamics_bytes(model)
-    rows = {}
+    rows: dict[str, dict[str, float]] = {}
     for k in ks:
-        small_bytes = sum(tensor.nbytes for tensor in networks[k].state_dict().values())
-        own, small = milliseconds["own", k], milliseconds["distilled", k]
-        own_cpu, small_cpu = processor["own", k], processor["distilled", k]
-        rows[str(k)] = {
-            "own_ms": own,
-            "distilled_ms": small,
-            "own_cpu_ms": own_cpu,
-            "distilled_cpu_ms": small_cpu,
-            "distilled_bytes": small_bytes,
-        }
-        values = (own, small, own / small, own_cpu, small_cpu, own_bytes / 1e3, small_bytes / 1e3)
-        cells = (f"{value:>{len(name) + 3}.1f}" for name, value in zip(head, values, strict=True))
-        print(f"{k:>9}" + "".join(cells))
+        row: dict[str, float] = {"distilled_bytes": sum(tensor.nbytes for tensor in networks[k].state_dict().values())}
+        for name in ("own", "distilled"):
+            if (name, k) in calls:
+                row |= {f"{name}_ms": milliseconds[name, k], f"{name}_cpu_ms": processor[name, k]}
+        rows[str(k)] = row
+        ratio = row["own_ms"] / row["distilled_ms"] if "own_ms" in row else None
+        values = (row.get("own_ms"), row["distilled_ms"], ratio, row.get("own_cpu_ms"), row["distilled_cpu_ms"])
+        sizes = own_bytes / 1e3, row["distilled_bytes"] / 1e3
+        shown = ["–" if value is None else f"{value:.1f}" for value in (*values, *sizes)]
+        print(f"{k:>9}" + "".join(f"{cell:>{len(name) + 3}}" for name, cell in zip(head, shown, strict=True)))
     encoding = milliseconds["encoder", 0], processor["encoder", 0]
     print(f"encoding {episodes} frame{'s' * (episodes > 1)}: {encoding[0]:.1f} ms, {encoding[1]:.1f} CPU ms")
     print_line(

@@ -318,6 +318,8 @@ class BenchDistilled:
     """Capacities to plan with; if not given, all that the configuration supports."""
     search: Literal["cem", "icem", "mppi", "gradient"] = "cem"
     """The search, as in `alewm evaluate --search`."""
+    own_capacities: Several[int] = ()
+    """Those of them to time the model's own predictor with, which takes long; if not given, all."""
 
     def run(self) -> None:
         """Prints the table and the line of JSON."""
