@@ -290,6 +290,21 @@ def test_a_seed_trained_again_has_a_table_and_its_first_training_counts_elsewher
     assert "98.5 (95.7 to 99.5), one seed" in text
     assert "| 3073 | default | 200 | 98.5, 50.0 | 48.5 | 0 |" in text
     assert '"later") 50.0' in text  # its records are linked
+    published("later", evaluation="5-per-episode", success_rate=0.4)
+    (configuration,) = read_published(results)[0].configurations
+    assert configuration.spread("success_rate", "5-per-episode").mean == 0.4  # only the later one was evaluated so
+
+
+def test_distilled_dynamics_are_compared_with_the_model_s_own_predictor(published):
+    results = published("run")
+    (evaluation,) = rows_of(results, "run", "evaluation")
+    pairs = rows_of(results, "run", "episode")
+    missed = sum(not row["success"] for row in pairs)
+    small = {"settings": "dynamics-distilled"}
+    add(results, "run", [evaluation | small, *(row | small | {"success": True} for row in pairs)])
+    own, gained = (f"{100 * count / len(pairs):.1f}" for count in (len(pairs) - missed, missed))
+    assert f"| default | {len(pairs)} | {own} | 100.0 | +{gained} (" in page_of(results)
+    assert f" | {missed}, 0 |" in page_of(results)
 
 
 @pytest.mark.parametrize(("part", "name"), [("training", "batch_size"), ("data", "frames"), ("objective", "method")])

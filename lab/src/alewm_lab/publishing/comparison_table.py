@@ -1,6 +1,7 @@
 """Published configurations against LeWM of the same width, on the same pairs: who is ahead, and how sure that is.
 
 `comparison_table` compares all of one scale. `long_table` has each method's best configuration of long schedules.
+`distilled_table` compares each model with itself: distilled dynamics against its own predictor.
 """
 
 import json
@@ -18,6 +19,12 @@ from alewm_lab.publishing.published import Configuration, PublishedRun, RunGroup
 
 FINE = "5-per-episode"
 """The settings with 1,000 test pairs; where runs have no such evaluation, the 200 are compared."""
+
+_TINY = "cem-300x10-30"
+_COMPARED = (FINE, "", f"{FINE}_{_TINY}", f"100-episodes_{_TINY}")
+"""Settings on which methods are compared, the first of those that most runs have; the last two are of tiny models."""
+
+_DISTILLED = "dynamics-distilled"
 
 LONG_STEPS = 12_000
 """Updates from which on methods are worth ordering; shorter schedules order nothing (docs/logbook.md)."""
@@ -63,9 +70,16 @@ class Compared:
 
 
 def compare(ours: Configuration, theirs: Configuration) -> Compared | None:
-    """The difference on 1,000 test pairs, or on the 200 where not both have more; None where they met other pairs."""
-    for settings in (FINE, ""):
-        first, second = ([run for run in each.runs if run.episodes.get(settings)] for each in (ours, theirs))
+    """The difference on the test pairs that most of their runs met; None where there are none that both met.
+
+    Of several such sets the 1,000 pairs come before the 200.
+    """
+    met = {
+        settings: [[run for run in each.runs_with(settings) if run.episodes.get(settings)] for each in (ours, theirs)]
+        for settings in _COMPARED
+    }
+    for settings in sorted(met, key=lambda settings: -sum(map(len, met[settings]))):
+        first, second = met[settings]
         if first and second and len({tuple(_column(run, settings, "pair")) for run in (*first, *second)}) == 1:
             outcomes = [
                 [[bool(success) for success in _column(run, settings, "success")] for run in runs]
@@ -80,7 +94,7 @@ def compare(ours: Configuration, theirs: Configuration) -> Compared | None:
 
 def comparison_table(scale: RunGroup, note: str) -> Table | None:
     """A row for every configuration that met the same pairs as LeWM of its width; None where there are none."""
-    rival = _rival(scale)
+    rival = rival_of(scale)
     if rival is None:
         return None
     width = rival.config["model"]["latent_dim"]
@@ -100,6 +114,38 @@ def comparison_table(scale: RunGroup, note: str) -> Table | None:
     clusters = "demonstrations" if by_demonstration else "episodes"
     caption = _LEGEND.format(width=width, weight=weight, clusters=clusters) + note
     return Table.of(f"{scale.slug}-comparison", caption, head, rows)
+
+
+def distilled_table(scale: RunGroup, note: str) -> Table | None:
+    """Success with distilled dynamics beside that of the model's own predictor; None where no run has both."""
+    rows: list[Row] = []
+    for named, each in zip(named_columns(scale.configurations), scale.configurations, strict=True):
+        for settings in _COMPARED:
+            distilled = "_".join(part for part in (settings, _DISTILLED) if part)
+            runs = each.runs_with(settings, distilled)
+            pairs = {tuple(_column(run, name, "pair")) for run in runs for name in (settings, distilled)}
+            if len(pairs) != 1:
+                continue
+            outcomes = [
+                [bool(s) for run in runs for s in _column(run, name, "success")] for name in (distilled, settings)
+            ]
+            # A model has itself as its partner: outcomes of all models are resampled by episode together.
+            clusters = [cluster for run in runs for cluster in _column(run, settings, "demonstration")]
+            found = compare_paired([outcomes[0]], [outcomes[1]], clusters)
+            low, high = (f"{100 * bound:+.1f}" for bound in found.interval)
+            rates = [f"{100 * sum(each) / len(each):.1f}" for each in (outcomes[1], outcomes[0])]
+            difference = f"{100 * found.difference:+.1f} ({low} to {high})".replace("-", "−")
+            seeds = ", ".join(str(run.seed) for run in runs)
+            row = [*named, seeds, settings or "default", str(len(next(iter(pairs)))), *rates, difference]
+            rows.append([*row, f"{found.won}, {found.lost}"])
+    if not rows:
+        return None
+    caption = (
+        "The same models with distilled dynamics in place of their own predictor, on the same pairs. The 95 % interval "
+        f"is a bootstrap over episodes (demonstrations where episodes are copies).{note}"
+    )
+    head = [*COLUMNS, "seeds", "settings", "pairs", "own (%)", "distilled (%)", "difference (points)"]
+    return Table.of(f"{scale.slug}-distilled", caption, [*head, "pairs won, lost"], rows)
 
 
 def long_table(scales: Sequence[RunGroup]) -> Table | None:
@@ -162,7 +208,7 @@ def _best(candidates: Sequence[Configuration]) -> Configuration:
     return candidates[min(range(len(candidates)), key=rank)]
 
 
-def _rival(scale: RunGroup) -> Configuration | None:
+def rival_of(scale: RunGroup) -> Configuration | None:
     """LeWM of the largest width, preferably with its usual weight, then with most seeds."""
     known = [each for each in scale.configurations if each.config["objective"]["method"] == "lewm"]
 

@@ -152,7 +152,8 @@ class Configuration:
     """Runs that differ in their seed only, in its order.
 
     Of a seed that was trained several times, the run that started first is in `runs`, whatever it reached, so that
-    tables over seeds count every seed once. The others are `repeats`: what one seed trained again differs by.
+    tables over seeds count every seed once. The others are `repeats`: what one seed trained again differs by. With
+    settings that the first was not evaluated with, the first that was counts.
     """
 
     runs: tuple[PublishedRun, ...]
@@ -176,7 +177,15 @@ class Configuration:
 
     def evaluated(self, settings: str = "") -> list[dict[str, Any]]:
         """The results of its runs with the settings of this name."""
-        return [run.evaluations[settings] for run in self.runs if settings in run.evaluations]
+        return [run.evaluations[settings] for run in self.runs_with(settings)]
+
+    def runs_with(self, *settings: str) -> list[PublishedRun]:
+        """Of each seed the first training that was evaluated with all of these settings."""
+        found: dict[int, PublishedRun] = {}
+        for run in (*self.runs, *self.repeats):
+            if all(name in run.evaluations for name in settings):
+                found.setdefault(run.seed, run)
+        return [found[seed] for seed in sorted(found)]
 
     def spread(self, name: str, settings: str = "") -> Spread:
         """Mean and SEM over seeds of one number."""

@@ -1,8 +1,8 @@
-"""Published runs as figures: success, success against imposed capacity, q while training."""
+"""Published runs as figures: differences between methods, success, success against imposed capacity, q in training."""
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass
 from textwrap import fill
 from typing import Any
@@ -10,12 +10,15 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from alewm.report.figures import capacity_bands
+from alewm.tables import scientific
 from alewm.theme import Draw, Theme, panel_grid
 from alewm_lab.experiments.curves import Curve, Point, success_curves
+from alewm_lab.experiments.request import TASK_TITLES
 from alewm_lab.experiments.training_path import Dynamics
+from alewm_lab.publishing.comparison_table import compare, rival_of
 from alewm_lab.publishing.configuration_names import full_names
 from alewm_lab.publishing.published import Configuration, PublishedRun, RunGroup
-from alewm_lab.publishing.result_tables import fixed_capacities, imposed_on, with_fixed_capacities
+from alewm_lab.publishing.result_tables import fixed_capacities, imposed_on, paper_rate, with_fixed_capacities
 
 TITLE_WIDTH = 34
 """Characters of a line above a small panel."""
@@ -42,6 +45,51 @@ class ResultFigure:
     def digest(self) -> str:
         """Of its data: two figures with the same digest show the same."""
         return hashlib.sha256(json.dumps(self.data).encode()).hexdigest()[:16]
+
+
+def difference_figure(scales: Sequence[RunGroup], paper: Mapping[str, Any]) -> ResultFigure | None:
+    """ALeWM as the paper sets it minus LeWM of its width, beside the paper's difference; None where none met LeWM."""
+    rows: list[tuple[str, float, float, float, float]] = []
+    for scale in scales:
+        rival = rival_of(scale)
+        theirs = None if rival is None else paper_rate(rival, paper)
+        if rival is None or theirs is None:
+            continue
+        width = rival.config["model"]["latent_dim"]
+        for each in scale.configurations:
+            if each.config["objective"]["method"] != "alewm" or each.config["model"]["latent_dim"] != width:
+                continue
+            ours, compared = paper_rate(each, paper), compare(each, rival)
+            if ours is None or compared is None:
+                continue
+            run, seeds = each.runs[0], " and ".join(str(len(runs)) for runs in (compared.ours, compared.theirs))
+            schedule = f"{run.steps:,} updates at {scientific(run.learning_rate)}"
+            name = f"{TASK_TITLES[each.config['task']]}, {schedule}\n{seeds} seeds, {compared.num_pairs} pairs"
+            low, high = (100 * bound for bound in compared.found.interval)
+            rows.append((name, 100 * compared.found.difference, low, high, ours - theirs))
+    if not rows:
+        return None
+
+    def draw(theme: Theme) -> Figure:
+        figure = Figure(figsize=(6.6, 1.1 + 0.5 * len(rows)), layout="constrained")
+        axes = figure.add_subplot()
+        for row, (_, difference, low, high, papers) in enumerate(rows):
+            axes.plot([low, high], [row, row], color=theme.color(0), linewidth=2, alpha=0.6)
+            axes.plot(difference, row, "o", color=theme.color(0), label="" if row else "our records, 95 % interval")
+            axes.plot(papers, row, "D", color=theme.color(1), markersize=5, label="" if row else "paper, ten epochs")
+        axes.axvline(0, color=theme.muted, linewidth=1)
+        axes.set(ylim=(len(rows) - 0.4, -0.6), xlabel="success of ALeWM minus success of LeWM (points)")
+        axes.set_yticks(range(len(rows)), [name for name, *_ in rows])
+        axes.grid(axis="y", visible=False)
+        figure.legend(loc="outside upper right", ncols=2)
+        return figure
+
+    caption = (
+        "ALeWM with the paper's settings minus LeWM of the same width, on the same pairs, beside the paper's "
+        "difference. Intervals are over seeds and episodes (demonstrations where episodes are copies); with one seed "
+        "they say nothing about other seeds."
+    )
+    return ResultFigure("differences", caption, [list(row) for row in rows], draw)
 
 
 def success_figure(scale: RunGroup) -> ResultFigure | None:

@@ -96,7 +96,8 @@ def settings_table(scale: RunGroup, caption: str) -> Table | None:
     rows: list[Row] = []
     for named, each in zip(named_columns(scale.configurations), scale.configurations, strict=True):
         for settings in sorted(
-            {settings for run in each.runs for settings in run.evaluations if settings}, key=natural_order
+            {settings for run in (*each.runs, *each.repeats) for settings in run.evaluations if settings},
+            key=natural_order,
         ):
             if not _IMPOSED.fullmatch(settings):
                 results = each.evaluated(settings)
@@ -143,7 +144,7 @@ def read_paper(results: Path) -> dict[str, Any] | None:
 
 
 def _seeds(configuration: Configuration, settings: str = "") -> str:
-    return ", ".join(str(run.seed) for run in configuration.runs if settings in run.evaluations)
+    return ", ".join(str(run.seed) for run in configuration.runs_with(settings))
 
 
 def _counts(results: Iterable[Mapping[str, Any]]) -> str:
@@ -163,6 +164,18 @@ def _range(configurations: Sequence[Configuration], name: str) -> str:
 
 def _paper_cell(configuration: Configuration, paper: Mapping[str, Any]) -> str:
     """The paper's success for this method on this task, with its mean capacity; nothing for what it does not have."""
+    found = _papers(configuration, paper)
+    return NONE if found is None else f"{found[0]:.2f} ± {found[1]:.2f} at {found[2]:g}"
+
+
+def paper_rate(configuration: Configuration, paper: Mapping[str, Any]) -> float | None:
+    """The paper's success (%) for this method on this task; None for what it does not have."""
+    found = _papers(configuration, paper)
+    return None if found is None else found[0]
+
+
+def _papers(configuration: Configuration, paper: Mapping[str, Any]) -> tuple[float, float, float] | None:
+    """Success, its standard error and the mean capacity."""
     config = configuration.config
     task, width, method = config["task"], config["model"]["latent_dim"], config["objective"]["method"]
     for row in paper["rows"]:
@@ -172,8 +185,8 @@ def _paper_cell(configuration: Configuration, paper: Mapping[str, Any]) -> str:
         is_lewm = method == "lewm" and row["method"] != "ALeWM" and capacity == width
         is_alewm = row["method"] == "ALeWM" and row["d_max"] == width and _is_the_papers(configuration)
         if is_lewm or is_alewm:
-            return f"{rate:.2f} ± {sem:.2f} at {capacity:g}"
-    return NONE
+            return rate, sem, capacity
+    return None
 
 
 def _is_the_papers(configuration: Configuration) -> bool:

@@ -14,10 +14,16 @@ from alewm.tables import scientific
 from alewm.theme import as_svg
 from alewm_lab.experiments.request import TASK_TITLES
 from alewm_lab.publishing import result_tables as tables
-from alewm_lab.publishing.comparison_table import comparison_table, long_table
+from alewm_lab.publishing.comparison_table import comparison_table, distilled_table, long_table
 from alewm_lab.publishing.configuration_names import backbone, full_names
 from alewm_lab.publishing.published import PublishedRun, PublishedStudy, RunGroup, read_results
-from alewm_lab.publishing.result_figures import ResultFigure, dynamics_figure, success_figure, sweep_figure
+from alewm_lab.publishing.result_figures import (
+    ResultFigure,
+    difference_figure,
+    dynamics_figure,
+    success_figure,
+    sweep_figure,
+)
 from alewm_lab.publishing.result_tables import learned_table, path_table, probes_table
 
 FIGURES = Path("images") / "results"
@@ -59,6 +65,9 @@ def results_page(results: Path, out: Path) -> tuple[str, list[ResultFigure]]:
     figures: list[ResultFigure] = []
     long = long_table(published.scales)
     sections = [] if long is None else ["## Methods after long schedules\n", long.markdown()]
+    if paper is not None and (differences := difference_figure(published.scales, paper)) is not None:
+        figures.append(differences)
+        sections += ["## ALeWM and LeWM\n", _picture(differences)]
     sections += [part for scale in published.scales for part in _section(scale, paper, out, figures)]
     sections += _oscillators(published.studies, out)
     top = _top(results, out, _LEGEND if paper is None else _LEGEND + _PAPERS)
@@ -97,6 +106,8 @@ def _section(scale: RunGroup, paper: dict[str, Any] | None, out: Path, figures: 
     note = f" {scale.example.run.data_note}".rstrip()
     if (compared := comparison_table(scale, note)) is not None:
         yield compared.markdown()
+    if (distilled := distilled_table(scale, note)) is not None:
+        yield distilled.markdown()
     if (repeated := tables.repeats_table(scale, note)) is not None:
         yield repeated.markdown()
     sweep = tables.sweep_table(scale, f"Test success (%) with every imposed capacity, without retraining.{note}")
