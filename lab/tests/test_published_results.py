@@ -55,7 +55,9 @@ def test_the_episodes_give_the_rates_of_the_results(run):
         episodes = run.episodes[settings]
         hard = [episode for episode in episodes if not episode["presolved"]]
         for suffix, rows in (("", episodes), ("_nontrivial", hard)):
-            success = share_of("success", rows)
+            name = "demonstration" if "families" in result else "episode" if "different_episodes" in result else None
+            several = [row[name] for row in rows] if name else ()
+            success = Proportion.of([row["success"] for row in rows], several)
             assert result[f"episodes{suffix}"] == len(rows)
             assert result[f"success_rate{suffix}"] == success.rate
             assert result[f"interval{suffix}"] == success.interval
