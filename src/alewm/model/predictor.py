@@ -30,7 +30,6 @@ class ActionEncoder(nn.Module):
         self.narrow = nn.Linear(4 * width, width)
 
     def forward(self, actions: Float[Tensor, "*batch A"]) -> Float[Tensor, "*batch W"]:
-        """The embedding of each block."""
         embedded: Tensor = self.narrow(F.silu(self.widen(self.compress(actions))))
         return embedded
 
@@ -108,7 +107,6 @@ class ConditionedMLP(nn.Module):
     def forward(
         self, x: Float[Tensor, "B T W"], keep: Bool[Tensor, "B draws"] | None, rate: float
     ) -> Float[Tensor, "B T W"]:
-        """The MLP of each position."""
         narrowed: Tensor = self.narrow(drop(F.gelu(self.widen(self.norm(x))), keep, rate))
         return narrowed
 

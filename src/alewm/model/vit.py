@@ -135,7 +135,6 @@ class PatchMap(nn.Linear):
         """For an encoder that was trained with rounded pixels: round everything, as autocast did."""
 
     def forward(self, patches: Float[Tensor, "N P pixels"]) -> Float[Tensor, "N P W"]:
-        """The token of each patch."""
         with torch.autocast(patches.device.type, enabled=False):
             if self.in_bfloat16:
                 rounded = (tensor.bfloat16() for tensor in (patches, self.weight, self.bias))
@@ -213,7 +212,6 @@ class ViTConfig:
 
     @property
     def num_patches(self) -> int:
-        """Patches per image."""
         return (self.image_size // self.patch_size) ** 2
 
 
@@ -254,7 +252,6 @@ class MLP(nn.Module):
         self.narrow = nn.Linear(hidden_dim, width)
 
     def forward(self, x: Float[Tensor, "*batch W"]) -> Float[Tensor, "*batch W"]:
-        """The MLP of every token."""
         narrowed: Tensor = self.narrow(F.gelu(self.widen(x)))
         return narrowed
 

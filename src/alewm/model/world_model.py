@@ -138,7 +138,6 @@ class WorldModel(nn.Module):
 
     @property
     def action_dim(self) -> int:
-        """Numbers in an action block."""
         return self.config.action_dim
 
     @property

@@ -36,7 +36,6 @@ class Trial:
     """Training, then the evaluation if there is to be one."""
 
     def is_done(self, library: Library) -> bool:
-        """Whether nothing is left to do."""
         return all(work.is_done(library) for work in self.works)
 
 
@@ -132,13 +131,11 @@ class Board:
         self._to_stderr.__exit__(kind, error, trace)
 
     def succeeded(self, job: Job) -> None:
-        """Its trial has finished."""
         row = self.rows[job.name]
         row.state, row.attempt, row.progress, row.note = "finished", job.attempt, progress_of(row.folder), ""
         self._say(f"{row.label}: finished")
 
     def failed(self, job: Job, failure: str, *, is_tried_again: bool) -> None:
-        """An attempt failed."""
         row = self.rows[job.name]
         row.state, row.note = "retrying" if is_tried_again else "failed", failure
         row.attempt = job.attempt + is_tried_again

@@ -76,7 +76,6 @@ class Group:
 
     @property
     def runs(self) -> tuple[TrainingRun, ...]:
-        """Its trials."""
         return tuple(run for runs in self.configurations for run in runs)
 
 
@@ -104,7 +103,6 @@ class Grid:
 
     @property
     def tasks(self) -> tuple[str, ...]:
-        """Whose data is needed."""
         return tuple(dict.fromkeys(run.task for run in self.runs))
 
 

@@ -47,12 +47,10 @@ class TrainingRun:
 
     @property
     def seed(self) -> int:
-        """The seed of first weights, shuffling and noise."""
         return self.config.training.seed
 
     @property
     def task(self) -> str:
-        """The task whose episodes it learns from."""
         return self.config.task
 
     @property
@@ -62,7 +60,6 @@ class TrainingRun:
 
     @cached_property
     def key(self) -> str:
-        """A hash of the configuration."""
         return config_key(to_dict(self.config))
 
     @property
@@ -77,7 +74,6 @@ class TrainingRun:
         return self.config.training.total_steps(num_windows // self.config.training.batch_size)
 
     def command(self, data: Sequence[Path], out: Path) -> str:
-        """The shell command that trains it."""
         changes = changed_fields(self.config, preset(self.preset))
         seed = changes.pop("training.seed", self.seed)
         settings = [f"{name}={json.dumps(value)}" for name, value in changes.items()]
@@ -173,7 +169,6 @@ class Library:
         return True
 
     def command(self, run: TrainingRun) -> str:
-        """What trains `run` from a shell."""
         return run.command(self.data_paths(run), self.folder(run))
 
     def seconds_per_update(self) -> dict[int, float]:
@@ -247,7 +242,6 @@ class TrainingWork:
     """Threads that decode frames in each of them; 0 means one per core."""
 
     def is_done(self, library: Library) -> bool:
-        """Whether nothing is left to do."""
         return library.is_trained(self.run)
 
     def perform(self, library: Library, device: torch.device, command: str | None = None) -> None:
@@ -267,7 +261,6 @@ class TrainingWork:
         )
 
     def command(self, library: Library) -> str:
-        """The same from a shell."""
         command = library.command(self.run)
         if self.num_ranks == 1:
             return command
@@ -284,7 +277,6 @@ class EvaluationWork:
     """Episodes to film."""
 
     def folder(self, library: Library) -> Path:
-        """Where its results are."""
         return results_folder(library.folder(self.run), self.settings, 0, is_finished=True)
 
     def result(self, library: Library) -> dict[str, Any] | None:
@@ -303,7 +295,6 @@ class EvaluationWork:
         return result
 
     def is_done(self, library: Library) -> bool:
-        """Whether its result is there."""
         return self.result(library) is not None
 
     def perform(self, library: Library, device: torch.device, command: str | None = None) -> None:
@@ -318,7 +309,6 @@ class EvaluationWork:
         )
 
     def command(self, library: Library) -> str:
-        """The same from a shell."""
         usual, planning = EvaluationSettings(), self.settings.planning
         flags: dict[str, Any] = {
             "--task": (self.settings.data_set, usual.data_set),

@@ -31,7 +31,6 @@ class SweepOutcome:
     """Why trials failed, by name."""
 
     def markdown(self) -> str:
-        """All of it as one page."""
         failed = [f"- {name} failed: {reason}" for name, reason in self.failures.items()]
         found = [f"- {finding}" for finding in self.findings]
         return "\n".join([self.configurations.markdown(), *found, *failed, "", self.trials.markdown()])
@@ -124,7 +123,6 @@ class _Reader:
         return False, success, capacity, weight
 
     def trial_row(self, group: Group, run: TrainingRun) -> Row:
-        """What is known of a trial."""
         is_done = run.key in self.done
         state = "finished" if is_done else "failed"
         values = [shown_value(run, field) for field in self.fields]
@@ -132,7 +130,6 @@ class _Reader:
         return [group.name, *values, str(run.seed), *measured, state, str(self.library.folder(run))]
 
     def configuration_row(self, group: Group, runs: Runs, *, is_selected: bool) -> Row:
-        """Means over seeds."""
         values = [shown_value(runs[0], field) for field in self.fields]
         measured = self._measured(runs) if self.is_complete(runs) else ["incomplete", "", ""]
         return [group.name, *values, *measured, "selected" if is_selected else ""]

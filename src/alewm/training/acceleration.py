@@ -156,7 +156,6 @@ class GraphedUpdates:
         self._num_calls = 0
 
     def __call__(self, pixels: Tensor, actions: Tensor) -> StepResult:
-        """Change the weights by one step."""
         if self._graph is None and self._num_calls < WARM_UPS:
             self._num_calls += 1
             return self._warm_up(pixels, actions)

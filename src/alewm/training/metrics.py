@@ -30,7 +30,6 @@ class Logbook:
         self.path = path
 
     def append(self, record: Mapping[str, Any]) -> None:
-        """Write one line."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with naming(self.path), open(self.path, "a", opener=open_unlinked) as file:
             file.write(json.dumps(record) + "\n")
@@ -87,7 +86,6 @@ class RunningMeans:
         self.count = 0
 
     def add(self, values: Mapping[str, Tensor]) -> None:
-        """Take in one step's values."""
         self._names = [(name, value.numel() if value.ndim else 0) for name, value in values.items()]
         flat = torch.cat([value.detach().float().flatten() for value in values.values()])
         self._sum = flat if self._sum is None else self._sum + flat
@@ -181,7 +179,6 @@ class TensorBoardSink:
         self._writer.flush()
 
     def close(self) -> None:
-        """Finish the event file."""
         self._writer.close()
 
 
@@ -248,7 +245,6 @@ class Loggers:
                 _warn(f"{name} could not be started ({_in_a_line(error)}); training goes on without it.")
 
     def write(self, step: int, kind: str, values: Mapping[str, Any]) -> None:
-        """Tell every logger that still works."""
         for name, sink in list(self._sinks.items()):
             try:
                 sink.write(step, kind, values)
@@ -258,7 +254,6 @@ class Loggers:
                 self._count_failure(name, step, error)
 
     def close(self) -> None:
-        """Let all of them finish."""
         for name, sink in self._sinks.items():
             try:
                 sink.close()

@@ -101,7 +101,6 @@ class MixedWindows:
             yield MixedBatch(parts)
 
     def __len__(self) -> int:
-        """Batches in an epoch."""
         loaders = self._loaders.values()
         return sum(loader.num_windows for loader in loaders) // sum(loader.config.batch_size for loader in loaders)
 
@@ -110,7 +109,6 @@ class MixedWindows:
         return {name: loader.state_dict() for name, loader in self._loaders.items()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go to a saved position."""
         if list(state) != list(self._loaders):
             raise InputError(
                 f"The saved position is in the data sets {list(state)}, this run has {list(self._loaders)}."

@@ -43,7 +43,6 @@ class RandomStreams:
         return self._generators["directions"]
 
     def generators(self) -> tuple[torch.Generator, ...]:
-        """All streams by name."""
         return tuple(self._generators.values())
 
     def draw_step(self, model: WorldModel, num_windows: int, num_positions: int, *, drops: bool) -> StepNoise:
@@ -70,7 +69,6 @@ class RandomStreams:
         return {name: generator.get_state() for name, generator in self._generators.items()}
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
-        """Go to a saved position."""
         if state.keys() != self._generators.keys():
             raise InputError(f"Expected the random streams {sorted(self._generators)}, found {sorted(state)}.")
         for name, generator in self._generators.items():

@@ -30,7 +30,6 @@ class BenchCollect:
     """Where to step and draw; on a GPU, one process, and nothing is stored."""
 
     def run(self) -> None:
-        """Prints the table and the line of JSON."""
         from alewm_lab.benchmarks.data_speed import bench_collect
 
         bench_collect(**vars(self))
@@ -56,7 +55,6 @@ class BenchLoader:
     """Threads that decode; 0 means one per core."""
 
     def run(self) -> None:
-        """Prints the table and the line of JSON."""
         from alewm_lab.benchmarks.data_speed import bench_loader
 
         bench_loader(**vars(self))
@@ -78,7 +76,6 @@ class BenchReplay:
     """Of the random actions; the default is that of `alewm evaluate`."""
 
     def run(self) -> None:
-        """Prints the table and the line of JSON."""
         from alewm_lab.benchmarks.replay import bench_replay, pairs_of_file
 
         bench_replay("replay", pairs_of_file(self.data, self.task_name, self.num_pairs, self.split), self.seed)
@@ -98,7 +95,6 @@ class BenchReplaySimulated:
     """Of the episodes and of the random actions."""
 
     def run(self) -> None:
-        """Prints the table and the line of JSON."""
         from alewm_lab.benchmarks.replay import bench_replay, simulated_pairs
 
         pairs = simulated_pairs(self.task_name, self.behaviour, self.episodes, self.seed)
@@ -120,7 +116,6 @@ class BenchPushT:
     """The file of human demonstrations (pusht_cchi_v7_replay.zarr as folder, zip or tar, or an npz)."""
 
     def run(self) -> None:
-        """Prints the figures and the line of JSON."""
         from alewm.envs.registry import get_task
 
         _ = get_task("push-t").env_class  # says which extra to install where the simulator is missing
@@ -225,7 +220,6 @@ class BenchTrainStep:
     """Print where the GPU's time goes, kernel by kernel."""
 
     def run(self) -> None:
-        """Prints the table and the line of JSON."""
         if len(self.encoder_blocks) != 1:
             from alewm_lab.benchmarks.train_step import bench_block_variants
 
@@ -290,7 +284,6 @@ class BenchPlanner:
     """Print where the GPU's time goes, kernel by kernel."""
 
     def run(self) -> None:
-        """Prints the table and the line of JSON."""
         from alewm_lab.benchmarks.plan_speed import bench_planner
 
         bench_planner(**vars(self))
@@ -322,7 +315,6 @@ class BenchDistilled:
     """Those of them to time the model's own predictor with, which takes long; if not given, all."""
 
     def run(self) -> None:
-        """Prints the table and the line of JSON."""
         from alewm_lab.benchmarks.plan_speed import bench_distilled
 
         bench_distilled(**vars(self))
@@ -346,7 +338,6 @@ class BenchEvaluate:
     """Search as it is written, in float32, also where a faster search could run."""
 
     def run(self) -> None:
-        """Prints the table and the line of JSON."""
         from alewm_lab.benchmarks.whole_path import bench_evaluate
 
         bench_evaluate(**vars(self))
@@ -409,7 +400,6 @@ class BenchFromNothing:
     """Folder to keep the run folders in; if not given, nothing is kept."""
 
     def run(self) -> None:
-        """Prints the table and the line of JSON."""
         from alewm_lab.benchmarks.whole_path import bench_from_nothing
 
         bench_from_nothing(**vars(self))
@@ -433,7 +423,6 @@ class BenchRegularizer:
     """auto (a GPU where there is one), cpu, cuda or cuda:1."""
 
     def run(self) -> None:
-        """Prints the table and the line of JSON."""
         from alewm_lab.benchmarks.regularizer import bench_regularizer
 
         bench_regularizer(**vars(self))

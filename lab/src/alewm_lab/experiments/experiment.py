@@ -40,7 +40,6 @@ class MeasurementWork:
         return read_measurement(library.folder(self.run), self.name, dict(self.options))
 
     def is_done(self, library: Library) -> bool:
-        """Whether its result is there."""
         return self.result(library) is not None
 
     def perform(self, library: Library, device: torch.device, command: str | None = None) -> None:

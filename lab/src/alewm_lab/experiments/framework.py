@@ -161,7 +161,6 @@ class _Bar:
         """Reported at the end."""
 
     def look(self) -> None:
-        """Redraw."""
         self.bar.advance(0)
 
 

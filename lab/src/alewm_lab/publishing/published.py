@@ -200,7 +200,6 @@ class RunGroup:
 
     @property
     def example(self) -> PublishedRun:
-        """Any of its runs."""
         return self.configurations[0].runs[0]
 
     @property
