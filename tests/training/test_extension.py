@@ -103,6 +103,6 @@ def test_fewer_updates_and_other_settings_are_refused_as_ever(path, tmp_path):
 
 
 @pytest.mark.parametrize("schedules", [(8, 8), (9, 8), (20,), (0,)])
-def test_schedules_end_one_after_the_other(schedules):
+def test_schedules_end_apply_blocks(schedules):
     with pytest.raises(InputError, match="end one after the other"):
         TrainingConfig(num_steps=20, schedules=schedules)

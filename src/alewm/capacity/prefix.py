@@ -16,13 +16,13 @@ from alewm.shapes import Float, Int, Tensor
 def prefix_masks(
     support: CapacitySupport, *, device: torch.device | None = None, dtype: torch.dtype = torch.float32
 ) -> Float[Tensor, "C D"]:
-    """The matrix **M** whose row c is m(k_c). Shared by all who ask for it: not to be written to."""
-    return _remembered_masks(support.capacities, torch.device(device or "cpu"), dtype)
+    """The matrix **M** whose row c is m(k_c). Cached and shared: do not modify."""
+    return _cached_masks(support.capacities, torch.device(device or "cpu"), dtype)
 
 
 @lru_cache(maxsize=64)
-def _remembered_masks(capacities: tuple[int, ...], device: torch.device, dtype: torch.dtype) -> Tensor:
-    # Remembered, because copying the capacities to a GPU at every call would make it wait for the processor.
+def _cached_masks(capacities: tuple[int, ...], device: torch.device, dtype: torch.dtype) -> Tensor:
+    # Cached: copying the capacities to a GPU at every call would synchronise with the host.
     with torch.inference_mode(False):
         ends = torch.tensor(capacities, device=device)
         coordinates = torch.arange(1, capacities[-1] + 1, device=device)

@@ -42,8 +42,8 @@ def drop(x: Float[Tensor, "*shape"], keep: Bool[Tensor, "B draws"] | None, rate:
     return x if keep is None else x * keep.reshape(x.shape) * (1 / (1 - rate))
 
 
-class Memory(NamedTuple):
-    """What attention keeps of the positions it has seen."""
+class KeyValueCache(NamedTuple):
+    """Cached keys and values of earlier positions."""
 
     key: Float[Tensor, "B T heads head"]
     value: Float[Tensor, "B T heads head"]
@@ -65,17 +65,17 @@ class CausalAttention(nn.Module):
     def forward(
         self, x: Float[Tensor, "B T W"], keep: Bool[Tensor, "B draws"] | None, rate: float
     ) -> Float[Tensor, "B T W"]:
-        """Each position's mixture of itself and those before it."""
+        """Causal attention over the positions."""
         return self._mix(*self._heads_of(x), keep, rate)
 
     def extend(
-        self, x: Float[Tensor, "B T W"], past: Memory | None, num_outputs: int
-    ) -> tuple[Float[Tensor, "B T_out W"], Memory]:
+        self, x: Float[Tensor, "B T W"], past: KeyValueCache | None, num_outputs: int
+    ) -> tuple[Float[Tensor, "B T_out W"], KeyValueCache]:
         """The last `num_outputs` of these positions after attention to all before them, `past` ones included."""
         query, key, value = self._heads_of(x)
         if past is not None:
             key, value = torch.cat([past.key, key], 1), torch.cat([past.value, value], 1)
-        return self._mix(query[:, -num_outputs:], key, value, None, 0.0), Memory(key, value)
+        return self._mix(query[:, -num_outputs:], key, value, None, 0.0), KeyValueCache(key, value)
 
     def _heads_of(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         query, key, value = self.qkv(self.norm(x)).unflatten(-1, (3, self.num_heads, -1)).unbind(2)
@@ -154,9 +154,9 @@ class AdaLNBlock(nn.Module):
         self,
         x: Float[Tensor, "B T W"],
         activated: Float[Tensor, "B T W"],
-        past: Memory | None,
+        past: KeyValueCache | None,
         num_outputs: int,
-    ) -> tuple[Float[Tensor, "B T_out W"], Memory]:
+    ) -> tuple[Float[Tensor, "B T_out W"], KeyValueCache]:
         """The last `num_outputs` of positions that follow those in `past`, without dropout, and what to remember.
 
         `activated` is the SiLU of the condition. All positions are read; only what the outputs need is computed.
@@ -233,7 +233,7 @@ class Predictor(nn.Module):
         condition: Float[Tensor, "B T W"],
         keep: Bool[Tensor, "B draws"] | None = None,
     ) -> Float[Tensor, "B T W"]:
-        """What is known of the latent after each position, from it and those before it.
+        """Hidden state of each position, from which the next latent is projected; causal.
 
         `keep` holds one dropout decision per draw (`dropout_draws`), made outside so that they come from the run's own
         generator and do not depend on how the batch is spread over processes; without it nothing is dropped.
@@ -250,7 +250,7 @@ class Predictor(nn.Module):
 
 
 LONGEST_FAST_CONTEXT = 3
-"""Positions that the kernels of `fast_imagination` are written for."""
+"""Positions that the kernels of `alewm.kernels.rollout` support."""
 
 
 def imagine(
@@ -264,23 +264,25 @@ def imagine(
 ) -> list[Float[Tensor, "N _"]]:
     """The H latents that follow `z_first` under H encoded action blocks; k coordinates each, the last `last_width`.
 
-    Equal to H calls of the predictor on the latest `context` latents, up to rounding.
+    Equal to H calls of the predictor on the latest `context` latents, up to rounding. Keys and values are cached while
+    the history grows. Once it slides, all positions have moved and are recomputed. The last block computes only the
+    last position, and every action block is encoded once.
     """
     if not 1 <= context <= predictor.config.context_length:
         raise InputError(f"The predictor sees 1 to {predictor.config.context_length} positions, got {context}.")
     capacity, horizon = z_first.shape[1], condition.shape[1]
     activated = F.silu(condition)
     embedded = [predictor.embed(z_first[:, None])]
-    memories: list[Memory | None] = [None] * len(predictor.blocks)
+    caches: list[KeyValueCache | None] = [None] * len(predictor.blocks)
     latents: list[Tensor] = []
     for t in range(horizon):
         if t < context:
             seen, place = slice(t, t + 1), slice(t, t + 1)
         else:
             seen, place = slice(t + 1 - context, t + 1), slice(0, context)
-            memories = [None] * len(predictor.blocks)
+            caches = [None] * len(predictor.blocks)
         x = torch.cat(embedded[seen], 1) + predictor.position[:, place]
-        hidden = _last_position(predictor, x, activated[:, seen], memories)
+        hidden = _last_position(predictor, x, activated[:, seen], caches)
         is_last = t == horizon - 1
         z = projector(predictor.norm(hidden), last_width if is_last else capacity)
         latents.append(z[:, 0])
@@ -290,11 +292,14 @@ def imagine(
 
 
 def _last_position(
-    predictor: Predictor, x: Float[Tensor, "N T W"], activated: Float[Tensor, "N T W"], memories: list[Memory | None]
+    predictor: Predictor,
+    x: Float[Tensor, "N T W"],
+    activated: Float[Tensor, "N T W"],
+    caches: list[KeyValueCache | None],
 ) -> Float[Tensor, "N 1 W"]:
-    """The last position after all blocks; `memories` gains what each block has read."""
+    """The last position after all blocks; `caches` are extended in place."""
     for i, block in enumerate(predictor.blocks):
         assert isinstance(block, AdaLNBlock)
         num_outputs = 1 if i == len(predictor.blocks) - 1 else x.shape[1]
-        x, memories[i] = block.extend(x, activated, memories[i], num_outputs)
+        x, caches[i] = block.extend(x, activated, caches[i], num_outputs)
     return x

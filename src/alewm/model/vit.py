@@ -24,7 +24,7 @@ ROUNDING = 1e-3
 
 
 class PixelNormaliser(nn.Module):
-    """Removes ImageNet's mean and spread on the device the pixels are on, and averages large images down."""
+    """Normalises pixels by ImageNet's mean and std on their own device, and averages larger images down."""
 
     mean: Tensor
     std: Tensor
@@ -32,7 +32,7 @@ class PixelNormaliser(nn.Module):
     def __init__(self, image_size: int) -> None:
         super().__init__()
         self.image_size = image_size
-        # Buffers, because a constant made at every call would make the processor wait for the device.
+        # Buffers: a constant made at every call would synchronise with the device.
         self.register_buffer("mean", torch.tensor(IMAGENET_MEAN), persistent=False)
         self.register_buffer("std", torch.tensor(IMAGENET_STD), persistent=False)
 
@@ -47,7 +47,7 @@ class PixelNormaliser(nn.Module):
         if x.is_floating_point():
             x = x / self.std
         else:
-            # In place on the fresh copy: on a CPU, allocating another is what takes the time.
+            # In place on the new copy: on a CPU another allocation would dominate the time.
             x = area_downsample(x, self.image_size).to(self.mean.dtype).mul_(1 / (255 * self.std))
         return x.sub_(self.mean / self.std)
 
@@ -90,11 +90,11 @@ def attend(
     key: Float[Tensor, "N heads known head"],
     value: Float[Tensor, "N heads known head"],
 ) -> Float[Tensor, "N heads asked head"]:
-    """Every query's mixture of all values; nothing is masked.
+    """Attention without a mask.
 
     For 257 positions of width 64 in bfloat16, cuDNN's kernel takes about half the time of the one PyTorch chooses
-    (`docs/performance.md`), so it is named where it applies. Its backward pass adds in no fixed order, which
-    `torch.use_deterministic_algorithms` forbids.
+    (`docs/performance.md`), so it is called directly where it applies. Its backward pass is not deterministic,
+    which `torch.use_deterministic_algorithms` forbids.
     """
     if _suits_cudnn(query):
         # Log-sum-exp is only of use to a backward pass.
@@ -123,10 +123,10 @@ def _has_cudnn_attention() -> bool:
 class PatchMap(nn.Linear):
     """A linear map of patches in its parameters' dtype, inside autocast too.
 
-    In bfloat16 a white pixel would be 2.25 where it is 2.2489, and a background is white in thousands of pixels of
-    every frame: an encoder trained on that reads a shifted picture wherever it is used in float32, and its latents were
-    off by more than a standard deviation. Only values matter so: on a GPU the gradient of the weights, which would take
-    twice as long as the map itself, is a product of numbers rounded to TF32.
+    In bfloat16 a white pixel is 2.25 instead of 2.2489, in thousands of background pixels of every frame. An encoder
+    trained that way sees a shifted picture when it runs in float32: its latents were off by more than a standard
+    deviation. The gradient needs less precision: on a GPU that of the weights, which would take twice as long as the
+    map itself, is computed in TF32.
     """
 
     def __init__(self, num_pixels: int, width: int, *, in_bfloat16: bool = False) -> None:
@@ -167,7 +167,7 @@ class _Map(torch.autograd.Function):
 
 @torch.library.custom_op("alewm::rounded_product", mutates_args=())
 def _rounded_product(a: Tensor, b: Tensor) -> Tensor:
-    """a b, of float32 numbers rounded to TF32 where the device has it; a compiler looks no further than here."""
+    """a b, of float32 numbers rounded to TF32 where the device has it; opaque to the compiler."""
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("high")
     try:
@@ -273,7 +273,7 @@ class ViTBlock(nn.Module):
         return y
 
 
-def one_after_the_other(blocks: Sequence[ViTBlock], x: Float[Tensor, "N L W"]) -> Float[Tensor, "N L W"]:
+def apply_blocks(blocks: Sequence[ViTBlock], x: Float[Tensor, "N L W"]) -> Float[Tensor, "N L W"]:
     """What `blocks` make of x, each as it is written."""
     for block in blocks:
         x = block(x)
@@ -286,7 +286,7 @@ def first_token_after(blocks: Sequence[ViTBlock], x: Float[Tensor, "N L W"]) -> 
     The last block computes only that row: the other tokens are not used.
     """
     *before, last = blocks
-    token: Tensor = last(one_after_the_other(before, x), 1)[:, 0]
+    token: Tensor = last(apply_blocks(before, x), 1)[:, 0]
     return token
 
 
@@ -304,7 +304,7 @@ class ViT(nn.Module):
         self.blocks = nn.ModuleList(ViTBlock(config) for _ in range(config.num_blocks))
         self.norm = nn.LayerNorm(width, eps=LAYER_NORM_EPS)
         self.first_token: Callable[[Sequence[ViTBlock], Tensor], Tensor] = first_token_after
-        """How the blocks are computed; `alewm.kernels` has another way."""
+        """Computes the blocks; `alewm.kernels` replaces it by fused kernels."""
         self._initialise()
 
     def _initialise(self) -> None:

@@ -89,7 +89,7 @@ class WorldModelConfig:
 
 
 class Encoding(NamedTuple):
-    """What the encoder knows of each frame."""
+    """Features and latents of each frame."""
 
     features: Float[Tensor, "B F W"]
     """The encoder's CLS tokens, which the selector reads."""
@@ -157,7 +157,7 @@ class WorldModel(nn.Module):
         return Encoding(features, self.projector(features))
 
     def tokens(self, pixels: Tensor) -> Float[Tensor, "N L W"]:
-        """What the encoder's blocks read, from pixels as they are stored: every frame of every window in a row."""
+        """Input tokens of the encoder's blocks for every frame of every window."""
         return self.encoder.embed(self.normalise(pixels).flatten(0, 1))
 
     def predict(

@@ -100,20 +100,20 @@ class BoardRow:
     num_steps: int
     state: str = "waiting"
     attempt: int = 0
-    """0 where nothing was left to do."""
+    """0 if the trial was finished before."""
     progress: RunProgress = field(default_factory=RunProgress)
     note: str = ""
 
 
 class Board:
-    """An observer of jobs."""
+    """The live table; an `Observer` of jobs."""
 
     def __init__(self, rows: Mapping[str, BoardRow], logs: Path, console: Console | None = None) -> None:
         """`rows` by the name of their job; `console` is stderr unless another is given."""
         self.rows, self._logs = rows, logs
         self._console = console or Console(stderr=True)
         self._live = Live(console=self._console, auto_refresh=False) if self._console.is_terminal else None
-        # What libraries print while trials run is no result; results alone go to stdout.
+        # Only results go to stdout; what libraries print goes to stderr.
         self._to_stderr = redirect_stdout(sys.stderr)
         self._began = self._last_line = time.monotonic()
 
@@ -143,7 +143,7 @@ class Board:
         self._say(f"{row.label}: attempt {job.attempt} failed{again}: {failure} ({job.log})")
 
     def look(self) -> None:
-        """Reads how far trials are and shows it."""
+        """Read the progress of all trials and show it."""
         begun = {path.name for path in self._logs.glob("*.log")}
         for name, row in self.rows.items():
             if row.state in ("finished", "failed") or f"{name}.{row.attempt}.log" not in begun:
@@ -157,7 +157,7 @@ class Board:
             self._say(self._summary())
 
     def table(self, most: int) -> Group:
-        """At most `most` rows, those of trials that are under way or failed first if there are more."""
+        """At most `most` rows; if there are more trials, failed and running ones come first."""
         shown = list(self.rows.values())
         if len(shown) > most:
             order = ["failed", "retrying", "evaluating", "training", "waiting", "finished"]

@@ -102,7 +102,7 @@ class LocalProcesses:
                 worker = self._workers[slot] = _Worker(self._gpus[slot])
             if worker.job is None:
                 worker.job = self._queue.popleft()
-                with suppress(BrokenPipeError):  # it died just now, which `wait` will find
+                with suppress(BrokenPipeError):  # it died just now; `wait` reports that
                     worker.pipe.send(worker.job)
 
     def _dismiss(self, slot: int) -> None:
@@ -159,9 +159,9 @@ class RayCluster:
         assert resources.cpus is not None
         assert resources.gpus is not None
         self._check_room(address, resources.cpus, resources.gpus)
-        # Ray hides all GPUs that a job did not ask for, so that the first visible one is the right one.
+        # Ray hides the GPUs that a job did not request, so the first visible GPU is the job's.
         self.device, self.num_threads = resources.device(device), resources.cpus
-        # Failures are counted and reported by whoever submits, for all executors alike; Ray retries nothing itself.
+        # `finish_all` counts and retries failures for every executor; Ray itself must not retry.
         self._task = self._ray.remote(num_cpus=resources.cpus, num_gpus=resources.gpus, max_retries=0)(_perform)
         self._jobs: dict[Any, Job] = {}
 
@@ -254,7 +254,7 @@ def _connect(ray: Any, address: str) -> None:
 
 
 def _check_answer(address: str) -> None:
-    """Ray itself tries for minutes before it gives up."""
+    """Fail at once if nothing answers; Ray itself would try for minutes."""
     host, colon, port = address.removeprefix("ray://").rpartition(":")
     if not colon:
         if address == "auto":

@@ -61,7 +61,7 @@ SEARCHED = {
 """Which of the paper's grids each method has; LeWM's width is one of its presets."""
 
 METHODS = ("lewm", "alewm")
-"""What the paper searches grids for."""
+"""Methods for which the paper searches grids."""
 
 Values = Mapping[str, Sequence[Any]]
 """Values to try, by the dotted path of their field."""
@@ -161,7 +161,7 @@ def _over_seeds(name: str, config: RunConfig, seeds: Sequence[int]) -> Runs:
 
 
 def _distinct(configurations: Sequence[Runs]) -> tuple[Runs, ...]:
-    """Fixing a field that the grid varies leaves points that are alike."""
+    """Remove repeated points: fixing a field that the grid varies makes some equal."""
     return tuple({tuple(run.key for run in runs): runs for runs in configurations}.values())
 
 

@@ -87,7 +87,7 @@ class Job:
 
     @property
     def log(self) -> Path:
-        """What this attempt prints; it appears when the attempt begins."""
+        """The log of this attempt, created when it starts."""
         return self.logs / f"{self.name}.{self.attempt}.log"
 
     def again(self) -> "Job":
@@ -168,7 +168,7 @@ class Executor(Protocol):
 
 @runtime_checkable
 class Observer(Protocol):
-    """Is told how jobs progress."""
+    """Receives the progress of jobs."""
 
     def succeeded(self, job: Job) -> None:
         """The job has finished."""

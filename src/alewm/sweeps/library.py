@@ -33,7 +33,7 @@ NUM_WINDOWS = {"two-room": 730_809, "push-t": 1_981_721, "reacher": 1_820_000, "
 OBSERVED = frozenset(
     {"log_every", "diagnose_every", "validate_every", "validation_batches", "checkpoint_every", "keep_checkpoints"}
 )
-"""Fields of the training that say when it is watched and saved; its weights do not depend on them."""
+"""Training fields about logging and saving, on which the weights do not depend."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class TrainingRun:
     preset: str
     """The preset it was made from."""
     config: RunConfig
-    """Everything that decides it, seed included."""
+    """Its complete configuration, with the seed."""
 
     @property
     def seed(self) -> int:
@@ -55,7 +55,7 @@ class TrainingRun:
 
     @property
     def data_sets(self) -> tuple[str, ...]:
-        """The names of what it learns from; most runs have one, named like the task."""
+        """Names of its data sets; most runs have one, named after the task."""
         return tuple(self.config.data_sets)
 
     @cached_property
@@ -135,20 +135,20 @@ class Library:
     def folder(self, run: TrainingRun) -> Path:
         """Where `run` is, or will be; two presets that name one configuration share a folder.
 
-        A finished run that was watched and saved at other intervals has the same weights, and serves as well.
+        A finished run that differs only in logging and saving has the same weights and is reused.
         """
         if run.key not in self._known:
             self._known[run.key] = self._finished.get(weights_key(to_dict(run.config)), self.root / run.name)
         return self._known[run.key]
 
     def holding(self, *runs: TrainingRun) -> "Library":
-        """The same with these `runs` alone: small enough to be sent to another machine."""
+        """A copy that knows only `runs`: small enough to be sent to another machine."""
         library = Library(self.root, self.data)
         library._known = {run.key: self.folder(run) for run in runs}
         return library
 
     def below(self, folder: Path) -> "Library":
-        """The same with paths that start in `folder`, for a process whose working directory may be another."""
+        """A copy with paths below `folder`, for a process with another working directory."""
         library = Library(folder / self.root, folder / self.data)
         library._known = {key: folder / path for key, path in self._known.items()}
         return library
@@ -225,7 +225,7 @@ class Work(Protocol):
         """Whether nothing is left to do."""
 
     def perform(self, library: Library, device: torch.device, command: str | None = None) -> None:
-        """Do it; what is written names `command`, or else the work's own command."""
+        """Do the work; its records name `command`, or else the work's own command."""
 
     def command(self, library: Library) -> str:
         """The same from a shell."""
@@ -245,7 +245,7 @@ class TrainingWork:
         return library.is_trained(self.run)
 
     def perform(self, library: Library, device: torch.device, command: str | None = None) -> None:
-        """Begins or continues; the run names `command`, or else its own."""
+        """Start or continue training; provenance.json names `command`, or else the work's own command."""
         if self.num_ranks > 1:
             words = shlex.split(library.command(self.run))[1:]
             launch_ranks(self.num_ranks, [*words, "--device", str(device), "--threads", str(self.num_threads)])
@@ -298,7 +298,7 @@ class EvaluationWork:
         return self.result(library) is not None
 
     def perform(self, library: Library, device: torch.device, command: str | None = None) -> None:
-        """Evaluates; the results name `command`, or else their own."""
+        """Evaluate; the results name `command`, or else the work's own command."""
         evaluate_run(
             library.folder(self.run),
             self.settings,

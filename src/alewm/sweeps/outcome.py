@@ -100,7 +100,7 @@ class _Reader:
         return all(run.key in self.done for run in runs)
 
     def selected(self, group: Group) -> Runs | None:
-        """The configuration validation pairs prefer; None without evaluations, or where nothing finished."""
+        """The configuration selected on validation pairs; None without evaluations or finished configurations."""
         complete = [runs for runs in group.configurations if self.is_complete(runs)]
         return select(complete, self.library, self.settings) if complete and self.settings is not None else None
 
@@ -194,10 +194,10 @@ def run_sweep(
     retries: int,
     num_ranks: int = 1,
 ) -> SweepOutcome:
-    """The outcome once every trial has finished, or failed one time more than `retries`.
+    """Run all missing trials, each retried up to `retries` times, and return the outcome.
 
-    Trials are found in `library` by their configuration: finished ones are not repeated, others continue. The executor
-    is made only if there is something to do, and closed however this ends.
+    Finished trials in `library` are reused, unfinished ones continue. The executor is created only if something is
+    missing, and is always closed.
     """
     library.check_data(set(sweep.tasks))
     trials = make_trials(sweep.runs, settings, num_ranks=num_ranks)

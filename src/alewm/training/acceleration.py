@@ -26,7 +26,7 @@ from alewm.training.objective import Objective
 from alewm.training.step import PlainUpdates, StepResult, build_optimizer, repeatable
 
 UpdatePath = Literal["none", "compile", "record", "graph"]
-"""What `auto` may become, and `record`: a graph of what was not compiled, for runs too short to earn compiling back."""
+"""Ways to execute updates. `record` is a CUDA graph of uncompiled code, for runs too short to repay compiling."""
 
 COMPILED: Final[frozenset[UpdatePath]] = frozenset({"compile", "graph"})
 RECORDED: Final[frozenset[UpdatePath]] = frozenset({"record", "graph"})
@@ -39,9 +39,9 @@ class Chosen:
     path: UpdatePath
     reason: str
     fused: bool = False
-    """Whether the encoder's blocks are computed by kernels of our own."""
+    """Whether fused kernels compute the encoder's blocks."""
     why_plain: str | None = None
-    """Why they are not, where they could have been wanted."""
+    """Why the blocks are not fused, where a GPU could have fused them."""
 
     def __str__(self) -> str:
         how = {
@@ -57,7 +57,7 @@ class Chosen:
     def fusing(
         self, asked: EncoderBlocks, encoder: ViTConfig, device: torch.device, dtype: torch.dtype | None
     ) -> "Chosen":
-        """The same with the blocks of `encoder` computed as asked; `dtype` is that of mixed precision, None without.
+        """A copy that computes the blocks of `encoder` as asked; `dtype` is that of mixed precision, None without.
 
         Kernels that were asked for by name and cannot run are refused.
         """
@@ -78,7 +78,7 @@ class Chosen:
 
     @contextmanager
     def suspended(self) -> Iterator[None]:
-        """Nothing is compiled in the block: a pass without gradients would be another program to the compiler."""
+        """Run eagerly inside the block: a pass without gradients would need a second compilation."""
         if self.path not in COMPILED:
             yield
         else:
@@ -121,7 +121,7 @@ def _why_not_compile(device: torch.device) -> str | None:
 
 def fuse_encoder(model: WorldModel) -> None:
     """Compute the blocks of the encoder by fused kernels from now on, in place."""
-    from alewm.kernels.encoder import fuse_blocks  # importing Triton takes a second, which only GPUs should cost
+    from alewm.kernels.encoder import fuse_blocks  # Triton takes a second to import: only where it is used
 
     fuse_blocks(model.encoder)
 
@@ -131,7 +131,7 @@ def compile_blocks(model: WorldModel, *, is_fused: bool = False) -> None:
 
     A compiled block serves all blocks of its shape, so that compiling takes a fraction of the time it takes for the
     encoder as a whole; a fused encoder's blocks have nothing to compile. The selector and the projectors are left
-    alone: they are small, and a recorded update launches their many kernels for nothing.
+    alone: they are small, and a CUDA graph already removes the cost of their launches.
     """
     for block in (*(() if is_fused else model.encoder.blocks), *model.predictor.blocks):
         block.compile(dynamic=False)
@@ -139,11 +139,11 @@ def compile_blocks(model: WorldModel, *, is_fused: bool = False) -> None:
 
 
 WARM_UPS = 3
-"""Updates made operation by operation first, in which kernels are compiled and libraries choose theirs."""
+"""Updates before the recording: in them kernels are compiled and libraries choose algorithms."""
 
 
 class GraphedUpdates:
-    """`PlainUpdates`, replayed. The warm-up updates are real ones, so nothing is computed that does not count.
+    """`PlainUpdates` recorded as a CUDA graph and replayed; the warm-up updates before it are part of the training.
 
     What a call returns is overwritten by the next one. Random numbers continue their streams exactly as without a
     graph. The optimizer's learning rates must be tensors on the device (`build_optimizer(..., on_device=True)`).
@@ -212,12 +212,12 @@ def rehearse(config: RunConfig, device: torch.device) -> None:
             update(*batch)
     torch.cuda.synchronize(device)
     del update, batch
-    gc.collect()  # a recording and its model know each other
+    gc.collect()  # a recording and its model reference each other
     torch.cuda.empty_cache()
 
 
 def random_batch(config: RunConfig, batch: int, where: torch.device) -> tuple[Tensor, Tensor]:
-    """Pixels and actions of windows that show nothing, as `config` expects them."""
+    """Random pixels and actions in the shapes that `config` expects."""
     size, generator = config.model.encoder.image_size, torch.Generator().manual_seed(1)
     pixels = torch.randint(256, (batch, _FRAMES, size, size, 3), dtype=torch.uint8, generator=generator)
     actions = torch.randn(batch, _FRAMES - 1, config.model.action_dim, generator=generator)

@@ -44,9 +44,9 @@ class Description:
     config: RunConfig
     """The run it belongs to."""
     source_state: dict[str, Any]
-    """Where training goes on in the data."""
+    """Position in the data from which training continues."""
     extras: dict[str, Any]
-    """What the caller had saved along: normalisation, data fingerprint, versions."""
+    """What the caller saved with it: normalisation, data fingerprint, versions."""
 
 
 def save_checkpoint(
@@ -56,18 +56,18 @@ def save_checkpoint(
     optimizer: torch.optim.Optimizer,
     streams: RandomStreams,
 ) -> Path:
-    """The new checkpoint under `folder`; it appears there whole or not at all."""
+    """Write a new checkpoint under `folder` atomically."""
     tensors = {MODEL: model.state_dict(), TRAINING: _training_tensors(model, optimizer, streams)}
     return write_checkpoint(folder, _described(description), tensors)
 
 
 def save_weights(folder: Path, description: Description, state: Mapping[str, Tensor]) -> Path:
-    """A new checkpoint under `folder` to plan with; it has nothing from which training could go on."""
+    """Write a checkpoint without optimizer state: enough to plan with, not to continue training."""
     return write_checkpoint(folder, _described(description), {MODEL: state})
 
 
 def read_description(checkpoint: Path) -> Description:
-    """What a checkpoint says about itself."""
+    """The validated description of a checkpoint."""
     path, content = checkpoint / DESCRIPTION, read_content(checkpoint)
     try:
         config = from_dict(RunConfig, content["config"])
@@ -106,7 +106,7 @@ def load_world_model(checkpoint: Path, device: torch.device | None = None) -> tu
 def load_checkpoint(
     checkpoint: Path, model: WorldModel, optimizer: torch.optim.Optimizer, streams: RandomStreams
 ) -> Description:
-    """The description, after model, optimizer and random streams were brought to the saved state."""
+    """Load the saved state into model, optimizer and random streams; return the description."""
     description = read_description(checkpoint)
     load_weights(checkpoint, model)
     tensors = read_tensors(checkpoint / TRAINING)
@@ -145,7 +145,7 @@ def _described(description: Description) -> dict[str, Any]:
 SPLITS = "splits.json"
 """The file in a run folder that says which episodes were held out."""
 DATA_SETS = "data_sets"
-"""Where a checkpoint of several data sets keeps what it says of each; that of one says it at the top."""
+"""Key of the entries per data set in a checkpoint of several; a checkpoint of one has them at the top level."""
 
 
 @dataclass(frozen=True)
@@ -157,7 +157,7 @@ class DataSet:
     statistics: ActionStatistics
     """Of its training actions."""
     data: dict[str, Any]
-    """Path and fingerprint of its file, and how it was made; empty for a model that no file was named for."""
+    """Path and fingerprint of its file, and how it was made; empty for a model imported without a file."""
     splits: str
     """The file in the run folder that says which of its episodes were held out."""
 
@@ -179,7 +179,7 @@ class DataSet:
 
 
 def data_sets_of(description: Description) -> dict[str, DataSet]:
-    """What a checkpoint learned from, by name; the only data set of a run is called like its task."""
+    """The data sets of a checkpoint by name; a single data set is named after its task."""
     extras, config = description.extras, description.config
     if DATA_SETS in extras:
         return {
@@ -189,7 +189,7 @@ def data_sets_of(description: Description) -> dict[str, DataSet]:
 
 
 def data_set_of(description: Description, name: str = "") -> DataSet:
-    """The data set called `name`, which may be left out where there is only one."""
+    """The data set called `name`; the name is optional if there is only one."""
     found = data_sets_of(description)
     if not name and len(found) > 1:
         raise InputError(f"The model learned from several data sets, {', '.join(found)}; say which one is meant.")

@@ -39,7 +39,7 @@ class ObjectiveConfig:
     prior_weight: NotNegative = 0.0
     """Weight of KL(q || prior); the paper has none."""
     freezes_selector: bool = False
-    """Leave q where it begins, at the prior."""
+    """Keep q at the prior."""
     masked_sigreg: Literal["sampled", "marginal"] = "sampled"
     """For `alewm-sigreg`: SIGReg of the sampled masked latent, or of its mixture under q."""
     directions: Directions = field(default="sphere", metadata=ADDED_LATER)
@@ -102,7 +102,7 @@ class OptimConfig:
 
 Acceleration = Literal["auto", "none", "compile", "record", "graph"]
 EncoderBlocks = Literal["auto", "plain", "fused"]
-"""How the encoder's blocks are computed: as they are written, or by kernels of our own."""
+"""How the encoder's blocks are computed: by PyTorch, or by fused Triton kernels."""
 
 
 @dataclass(frozen=True)
@@ -127,20 +127,20 @@ class TrainingConfig:
     acceleration: Acceleration = "auto"
     """How updates are executed: `none`, `compile`, `record` (as a CUDA graph), `graph` (both); auto is the fastest."""
     encoder_blocks: EncoderBlocks = field(default="auto", metadata=ADDED_LATER)
-    """`fused`: by kernels of our own, where a GPU with bfloat16 and Triton runs them; `plain`; auto is the faster."""
+    """`fused` Triton kernels (a GPU with bfloat16), or `plain` PyTorch; auto is the faster of the two."""
     deterministic: bool = False
-    """Only algorithms that repeat bit by bit on a GPU, at some cost; a CPU always repeats."""
+    """Use deterministic algorithms on a GPU, at some cost; a CPU is always deterministic."""
     log_every: Count = 50
     """Updates between lines of metrics."""
     diagnose_every: Count = 500
     """Updates between effective rank and masked variance."""
     validate_every: Count = 1000
-    """Updates between looks at validation windows; also done at the end."""
+    """Updates between validations; also done at the end."""
     validation_batches: Count = 50
-    """Batches of validation windows per look, the same ones each time."""
+    """Batches per validation, the same ones each time."""
     recalibration_batches: CountOrZero = field(default=0, metadata=ADDED_LATER)
-    """Batches of training windows from which BatchNorm's moments are measured anew before every look and checkpoint; 0
-    keeps their trailing averages, as the paper does. Worth it where a checkpoint is used before the end."""
+    """Training batches from which BatchNorm statistics are recomputed before every validation and checkpoint; 0 keeps
+    the running averages, as the paper does. Useful for checkpoints that are used before the end of training."""
     checkpoint_every: Count = 1000
     """Updates between checkpoints; also written at the end."""
     keep_checkpoints: Count = 2
@@ -180,7 +180,7 @@ class TrainingConfig:
 
 @dataclass(frozen=True)
 class RunConfig:
-    """A training run, whole."""
+    """The complete configuration of a training run."""
 
     task: str = "two-room"
     """The task whose episodes are learned from; those of several data sets are joined by +, as in reacher+two-room."""
@@ -189,7 +189,7 @@ class RunConfig:
     objective: ObjectiveConfig = field(default_factory=ObjectiveConfig)
     """What is minimised."""
     training: TrainingConfig = field(default_factory=TrainingConfig)
-    """How."""
+    """Schedule, optimizer and logging."""
     frame_skip: Count = field(default=FRAME_SKIP, metadata=ADDED_LATER)
     """Environment steps per latent step, and so actions in a block; model.action_dim is so many actions."""
 

@@ -75,12 +75,11 @@ class RunWindows:
     training: WindowSource
     """This rank's training windows."""
     validation: Iterable[WindowBatch] = ()
-    """Its validation windows, the same ones at every look."""
+    """Its validation windows, the same ones at every validation."""
     validation_apart: Mapping[str, Iterable[WindowBatch]] = field(default_factory=dict)
-    """The validation windows of each data set by itself, where there are several; training batches take turns in this
-    order."""
+    """Validation windows per data set, if there are several, in the order in which training batches interleave them."""
     recalibration: Iterable[WindowBatch] = ()
-    """Training windows from which BatchNorm's moments are measured, the same ones each time."""
+    """Training windows from which BatchNorm statistics are recomputed, the same ones each time."""
 
 
 class SameBatches:
@@ -90,21 +89,20 @@ class SameBatches:
         self._loader, self._most, self._beginning = loader, most, loader.state_dict()
 
     def __iter__(self) -> Iterator[WindowBatch]:
-        """At most so many batches, from the loader's beginning."""
+        """At most `most` batches from the loader's start."""
         self._loader.load_state_dict(self._beginning)
         return islice(iter(self._loader), self._most)
 
 
 _UPDATES_IN_FLIGHT = 2
-"""How far the processor may run ahead of a GPU; each update in flight holds a batch in its memory."""
+"""Updates enqueued ahead of the GPU; each holds a batch in its memory."""
 
 
 def batches_on(device: torch.device, source: WindowSource) -> Iterator[tuple[Tensor, Tensor]]:
     """Pixels and actions of the batches that follow the source's position, on `device`.
 
     A batch is taken from the source when it is asked for, not before, so that the source's position is always that of
-    the batch in use. On a GPU updates are enqueued, not awaited: the next copy runs on a stream of its own while they
-    compute.
+    the batch in use. On a GPU the next copy runs on a separate stream while updates compute.
     """
     if device.type != "cuda":
         for windows in source.forever():
@@ -148,7 +146,7 @@ class TrainingData:
         return cls(store, splits, ActionStatistics.of_training(store, splits), config.windows)
 
     def identity(self) -> dict[str, Any]:
-        """What tells this data from other data, wherever the file lies."""
+        """Identity of the data, independent of the file's path."""
         return {
             "fingerprint": self.store.fingerprint,
             "episodes": self.store.num_episodes,
@@ -157,7 +155,7 @@ class TrainingData:
         }
 
     def extras(self, config: RunConfig) -> dict[str, Any]:
-        """What a checkpoint carries so that evaluation refits nothing and never meets a training episode."""
+        """What a checkpoint stores for evaluation: action statistics and the held-out episodes."""
         return {
             "task": config.task,
             "frame_skip": config.frame_skip,
@@ -168,7 +166,7 @@ class TrainingData:
 
     @property
     def notes(self) -> list[str]:
-        """What was accepted in the file but deserves a word."""
+        """Warnings about the file."""
         return self.store.notes
 
     def sources(self, config: RunConfig) -> dict[str, Any]:
@@ -214,7 +212,7 @@ class TrainingData:
         )
 
     def validation_batch_size(self, config: RunConfig) -> int:
-        """As in training, or as many windows as the validation episodes have for all ranks to share equally."""
+        """The training batch size, or the largest multiple of the ranks that the validation windows fill."""
         return min(config.training.batch_size, self.num_windows("validation") // num_ranks() * num_ranks())
 
     def validation_loader(

@@ -24,7 +24,7 @@ from alewm.shapes import Tensor
 
 
 class Logbook:
-    """A file of JSON lines, each with a `step`; a resumed run takes back what lies after its checkpoint."""
+    """A file of JSON lines, each with a `step`; a resumed run removes the lines after its checkpoint."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -35,7 +35,7 @@ class Logbook:
             file.write(json.dumps(record) + "\n")
 
     def flush(self) -> None:
-        """Put what was written onto the disk."""
+        """Flush what was written to the disk."""
         if self.path.exists():
             with naming(self.path), self.path.open("rb+") as file:
                 os.fsync(file.fileno())
@@ -49,7 +49,7 @@ class Logbook:
         return joined
 
     def rewind(self, step: int) -> int:
-        """The furthest step that had been written, after every line later than `step` and a cut last line are gone."""
+        """Remove lines after `step` and a truncated last line; return the furthest step that had been written."""
         if not self.path.exists():
             return 0
         kept, furthest = [], 0
@@ -75,7 +75,7 @@ class Logbook:
 
 
 class RunningMeans:
-    """Means of device tensors since the last look, so that logging waits for the device once per look.
+    """Means of device tensors since the last `take`, so that logging synchronises with the device once per line.
 
     Every call must bring the same names; vectors are averaged entry by entry.
     """
@@ -92,7 +92,7 @@ class RunningMeans:
         self.count += 1
 
     def take(self) -> dict[str, float | list[float]]:
-        """The means over steps and ranks, and a fresh start."""
+        """Return the means over steps and ranks, and reset."""
         if self._sum is None:
             return {}
         flat = iter(detached_mean(self._sum / self.count).tolist())
@@ -101,7 +101,7 @@ class RunningMeans:
 
 
 def q_by_capacity(means: Mapping[str, Any], capacities: Sequence[int]) -> dict[str, Any]:
-    """`means` with `q/8`, `q/16`, ... instead of a list: a line of metrics says by itself what it holds.
+    """`means` with `q/8`, `q/16`, ... instead of a list, so that a line of metrics is self-describing.
 
     The q of a data set, `q/two-room`, becomes `q/two-room/8`, `q/two-room/16`, ...
     """
@@ -112,7 +112,7 @@ def q_by_capacity(means: Mapping[str, Any], capacities: Sequence[int]) -> dict[s
 
 PROJECT = "alewm"
 _IDENTITY = ".logger-id"
-"""A file in the run folder: what makes its name unique, so that a repeated command continues the run it began."""
+"""A file in the run folder with the logger's run id, so that a repeated command continues the same run."""
 
 
 class ClientSink:
@@ -126,17 +126,17 @@ class ClientSink:
         self._client: Any = importlib.import_module(package)
         path = folder / f"{_IDENTITY}-{package}"
         is_known = path.exists()
-        self._told_until = furthest_step if is_known else 0
+        self._logged_until = furthest_step if is_known else 0
         identity = path.read_text().strip() if is_known else secrets.token_hex(4)
         name = f"{folder.resolve().name}-{identity}"
-        # Accounts, servers and offline use are the package's own business, set by its own variables.
+        # Accounts, servers and offline use are configured by the package's own environment variables.
         options: dict[str, Any] = {"dir": str(folder), "id": name} if package == "wandb" else {}
         self._client.init(project=PROJECT, name=name, config=dict(config), resume="allow", **options)
         write_text(path, identity + "\n")
 
     def write(self, step: int, kind: str, values: Mapping[str, Any]) -> None:
         """Log the numbers, and distributions and pictures if the package has a type for them."""
-        if step <= self._told_until:
+        if step <= self._logged_until:
             return
         known = {f"{kind}/{name}": self._as_logged(value) for name, value in values.items()}
         self._client.log({name: value for name, value in known.items() if value is not None}, step=step)
@@ -206,7 +206,7 @@ class MetricSink(Protocol):
         ...
 
     def close(self) -> None:
-        """Hand over what is still held back."""
+        """Flush and close."""
         ...
 
 
@@ -232,7 +232,7 @@ class Loggers:
 
     @property
     def are_listening(self) -> bool:
-        """Whether anyone is listening: what only loggers show need not be made otherwise."""
+        """Whether any logger is open; pictures are made for loggers only."""
         return bool(self._sinks)
 
     def open(self, step: int, furthest_step: int) -> None:

@@ -1,4 +1,4 @@
-"""Batches in which several data sets take turns, window by window.
+"""Batches that interleave several data sets, window by window.
 
 Window i of a global batch comes from data set i mod n, the data sets in the order in which they were given:
 
@@ -65,16 +65,16 @@ def mean_q_of_sets(q: Float[Tensor, "B C"], names: Sequence[str]) -> dict[str, F
 
 @dataclass(frozen=True)
 class MixedBatch:
-    """One batch of each data set, that become one on the device."""
+    """One batch per data set, interleaved on the device."""
 
     parts: tuple[Windows, ...]
 
     def to(self, device: torch.device) -> tuple[Tensor, Tensor]:
-        """Frames and normalised action blocks, the data sets taking turns."""
+        """Frames and normalised action blocks, interleaved."""
         pixels, actions = zip(*(part.to(device) for part in self.parts), strict=True)
         mixed = take_turns(pixels), take_turns(actions)
         if device.type == "cpu":
-            # There `to` shares the memory of the parts, which have been copied now.
+            # On a CPU `to` shares the memory of the parts; they have been copied now.
             for part in self.parts:
                 part.release()
         return mixed
@@ -122,7 +122,7 @@ class MixedData:
     """Everything a run takes from its data files; what `TrainingData` is for one."""
 
     sets: dict[str, TrainingData]
-    """By the data set's name, in the order in which they take turns."""
+    """By the data set's name, in the order in which batches interleave them."""
 
     @classmethod
     def open(cls, paths: Sequence[Path], config: RunConfig, split_by: SplitBy = "family") -> "MixedData":
@@ -136,7 +136,7 @@ class MixedData:
         return cls(opened)
 
     def identity(self) -> dict[str, Any]:
-        """What tells this data from other data, by data set."""
+        """Identity of the data, by data set."""
         return {name: data.identity() for name, data in self.sets.items()}
 
     def extras(self, config: RunConfig) -> dict[str, Any]:
@@ -149,7 +149,7 @@ class MixedData:
 
     @property
     def notes(self) -> list[str]:
-        """What was accepted in the files but deserves a word."""
+        """Warnings about the files."""
         return [note for data in self.sets.values() for note in data.notes]
 
     def sources(self, config: RunConfig) -> dict[str, Any]:
@@ -165,7 +165,7 @@ class MixedData:
     def windows(self, config: RunConfig, device: torch.device, num_threads: int = 0) -> RunWindows:
         """All windows of a run: batches to which every data set contributes equally, and each one's own validation."""
         own = own_configs(config)
-        # Together the loaders have as many threads as one would have alone.
+        # The loaders share the threads of one.
         threads = max(1, (num_threads or num_available_cores()) // len(self.sets))
         training = {name: data.training_windows(own[name], device, threads) for name, data in self.sets.items()}
         size = min(data.validation_batch_size(own[name]) for name, data in self.sets.items())
@@ -183,7 +183,7 @@ class MixedData:
 
 
 def own_configs(config: RunConfig) -> dict[str, RunConfig]:
-    """For each data set the configuration of a run on it alone, with its share of the batch and an order of its own."""
+    """Per data set, the configuration of a run on it alone: its share of the batch and its own shuffling seed."""
     sets, training = config.data_sets, config.training
     sizes = shares(training.batch_size, len(sets), num_ranks())
     return {
@@ -193,7 +193,7 @@ def own_configs(config: RunConfig) -> dict[str, RunConfig]:
 
 
 def _own_seed(seed: int, number: int) -> int:
-    """Two files of equally many windows shall not be read in the same order."""
+    """A seed per data set, so that files of equal length are shuffled differently."""
     return int(np.random.SeedSequence([seed, number]).generate_state(1)[0])
 
 

@@ -1,4 +1,4 @@
-"""The total loss as a sum of named terms; a method is a composition of them, never another loop.
+"""The total loss as a sum of named terms; the four methods are compositions of the same terms.
 
 | method           | capacity while training      | regularizer                                      |
 |------------------|------------------------------|--------------------------------------------------|
@@ -29,7 +29,7 @@ class Losses(NamedTuple):
     """One evaluation of the objective."""
 
     total: Float[Tensor, ""]
-    """What is minimised, from this rank's windows."""
+    """The total loss of this rank's windows."""
     terms: dict[str, Tensor]
     """Each term before its weight."""
     q: Float[Tensor, "B C"]
@@ -39,7 +39,7 @@ class Losses(NamedTuple):
 
 
 class _Sampled(NamedTuple):
-    """What a regularizer may look at."""
+    """Inputs of the regularizers."""
 
     s: Tensor
     q: Tensor
@@ -104,12 +104,12 @@ class Objective(nn.Module):
     def _prediction(
         self, model: WorldModel, s: Tensor, mask: Tensor, actions: Tensor, keep: Tensor | None
     ) -> Float[Tensor, "B"]:
-        """The squared error of each window's predictions from the latents its mask leaves."""
+        """Squared prediction error per window, predicted from the masked latents."""
         s_hat, target = at_least_float32(model.predict(s[:, :-1] * mask[:, None], actions, keep=keep)), s[:, 1:]
         # The mask only says which coordinates count: a gradient through it would reward short prefixes for being short.
         active = mask.detach()
         if self.config.prediction_target == "detached":
-            # What lies beyond the prefix is foreseen, but not trained to be foreseeable.
+            # Coordinates beyond the prefix are predicted, but get no gradient as targets.
             target = torch.where(active[:, None] > 0, target, target.detach())
         error = (s_hat - target).square()
         if self.config.prediction_target != "prefix":

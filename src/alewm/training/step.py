@@ -23,8 +23,8 @@ from alewm.training.objective import Losses, Objective
 def build_optimizer(model: WorldModel, config: OptimConfig, *, on_device: bool = False) -> torch.optim.AdamW:
     """AdamW over the world model and, with its own learning rate, the selector.
 
-    The fused form, because it can refuse an update on the device, without waiting for the processor to look at it. With
-    `on_device`, learning rates are tensors beside the weights, as a recorded update needs them.
+    The fused optimizer can skip a non-finite update on the device, without synchronising with the host. With
+    `on_device`, learning rates are tensors on the device, as a CUDA graph needs them.
     """
     selector = [] if model.selector is None else list(model.selector.parameters())
     chosen = {id(parameter) for parameter in selector}
@@ -66,10 +66,9 @@ def set_learning_rate(optimizer: torch.optim.Optimizer, learning_rate: float, pr
 
 @contextmanager
 def repeatable(asked: bool) -> Iterator[None]:
-    """Only repeatable algorithms, while it lasts and where it is asked for.
+    """Use deterministic algorithms inside the block if `asked`.
 
-    Our own kernels add in one order anyway. cuDNN's attention backward does not (`model/vit.py`), and is
-    left to a kernel that does.
+    Our own kernels are always deterministic. cuDNN's attention backward is not, so `model/vit.py` uses another kernel.
     """
     if not asked:
         yield
@@ -79,7 +78,7 @@ def repeatable(asked: bool) -> Iterator[None]:
     filled = memory.fill_uninitialized_memory
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     torch.use_deterministic_algorithms(True)
-    # Memory is written before it is read; filling it first, which helps to find where it is not, costs a launch each.
+    # PyTorch would fill new memory for debugging, at the cost of a kernel launch per tensor.
     memory.fill_uninitialized_memory = False
     try:
         yield
@@ -89,7 +88,7 @@ def repeatable(asked: bool) -> Iterator[None]:
 
 
 class StepResult(NamedTuple):
-    """What one update computed, all still on the device."""
+    """Results of one update, still on the device."""
 
     losses: Losses
     total: Float[Tensor, ""]

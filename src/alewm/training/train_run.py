@@ -52,8 +52,8 @@ def train_run(
 ) -> RunFolder:
     """The finished run in `out`, begun there or continued; `torchrun` may have started several processes for it.
 
-    `data` is one file, or one for each data set of `config`, in that order. Nothing is written before the data, the
-    configuration and the folder have been found to fit each other. `loggers` are those of `alewm.training.metrics`;
+    `data` is one file, or one for each data set of `config`, in that order. Data, configuration and folder are
+    validated before anything is written. `loggers` are those of `alewm.training.metrics`;
     they are no part of the configuration, and may change when a run goes on. `command` is what provenance.json names,
     if not the command that was typed.
     """
@@ -203,7 +203,7 @@ def _warn_of_a_precision_gap(result: TrainingResult) -> None:
 def _record(folder: RunFolder, result: TrainingResult) -> None:
     known = folder.result()
     if known.get("training", {}).get("step") == result.step:
-        return  # a finished run that was asked for again; what evaluation added stays
+        return  # already finished: keep what evaluation added
     scalars = {name: value for name, value in result.metrics.items() if isinstance(value, (int, float))}
     training = {
         "step": result.step,

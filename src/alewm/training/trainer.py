@@ -71,9 +71,8 @@ class Trainer:
     """One training run in one folder; running it again continues it.
 
     Writes `metrics.jsonl` and `checkpoints/` below `folder`, and what its `loggers` write. Every rank constructs
-    one with the windows that are its own; rank 0 writes. Where data sets take turns in the batches (`mixture`), q and
-    losses of each are logged too. BatchNorm's moments are measured before every look and checkpoint, where the windows
-    have some for that.
+    one with its own windows; rank 0 writes. With several data sets, q and losses of each are logged too. BatchNorm
+    statistics are recomputed before every validation and checkpoint if `windows.recalibration` has batches.
     """
 
     def __init__(
@@ -87,7 +86,7 @@ class Trainer:
         loggers: Loggers | None = None,
     ) -> None:
         training = config.training
-        # What the device lacks is refused now, before anything is written.
+        # Unsupported options are refused before anything is written.
         self.acceleration = acceleration_of(config, device)
         share_of_batch(training.batch_size)
         self.config, self.windows = config, windows
@@ -108,7 +107,7 @@ class Trainer:
         self._seconds = 0.0
 
     def run(self, on_metrics: OnMetrics = lambda _step, _metrics: None) -> TrainingResult:
-        """The end of the run, reached from its latest checkpoint or from the start."""
+        """Train to the end, from the latest checkpoint or from the start."""
         with repeatable(self.config.training.deterministic), closing(self.loggers):
             self._resume()
             update = self._updates()
@@ -186,7 +185,7 @@ class Trainer:
         )
 
     def _recalibrate(self) -> None:
-        """BatchNorm's moments at these weights; training itself never reads them."""
+        """Recompute BatchNorm statistics with the current weights; training itself never reads them."""
         dtype = self.config.training.autocast_dtype(self.device)
         streams = RandomStreams(self.config.training.seed, self.device)
         with self.acceleration.suspended():

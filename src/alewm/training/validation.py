@@ -1,4 +1,4 @@
-"""What is measured on held-out windows: losses, how the latent uses its width, and a picture of what is imagined.
+"""Validation: losses on held-out windows, statistics of the latent, and a picture of an imagined rollout.
 
 `recalibrate` recomputes the BatchNorm statistics with the current weights first. The picture needs no decoder: it shows
 the recorded frame whose latent is nearest to the imagined one.
@@ -44,9 +44,9 @@ def effective_rank(s: Float[Tensor, "B F D"]) -> Float[Tensor, ""]:
 
 
 def variance(s: Float[Tensor, "B F D"]) -> Float[Tensor, "D"]:
-    """The variance of each coordinate as it is encoded: that of what the predictor predicts, whatever masks its input.
+    """The variance of each coordinate before masking: the variance of the prediction target.
 
-    Of a coordinate that is rarely active it is larger than the masked variance.
+    For a coordinate that is rarely active it exceeds the masked variance.
     """
     rows = at_least_float32(s.detach()).flatten(0, 1)
     return detached_mean((rows - detached_mean(rows.mean(0))).square().mean(0))
@@ -93,9 +93,9 @@ def recalibrate(
 ) -> None:
     """Set the running moments of every BatchNorm to their means over the batches of `windows`; no batch, no change.
 
-    Running moments trail the weights by about ten updates. While the learning rate is high that is far enough to spoil
-    predictions that are good with the moments of a batch. Capacities are sampled as in training, so that the moments
-    are those of the same mixture; nothing is dropped, as nothing is when a model is used.
+    Running statistics lag the weights by about ten updates. At a high learning rate this lag spoils predictions that
+    are good with batch statistics. Capacities are sampled as in training, so that the statistics are those of the same
+    mixture. Dropout is off, as at inference.
     """
     norms = [module for module in model.modules() if isinstance(module, BatchNorm)]
     usual, was_training = [norm.momentum for norm in norms], model.training
@@ -103,7 +103,7 @@ def recalibrate(
     try:
         for number, batch in enumerate(windows, start=1):
             for norm in norms:
-                norm.momentum = 1 / number  # the mean of all batches so far; the first replaces what was there
+                norm.momentum = 1 / number  # a cumulative mean; the first batch replaces the old statistics
             pixels, actions = batch.to(device)
             noise = streams.draw_step(model, len(pixels), actions.shape[1], drops=False)
             with torch.autocast(device.type, dtype=dtype, enabled=dtype is not None):
@@ -149,16 +149,16 @@ def rollout_picture(
 
 @dataclass
 class Validation:
-    """What a pass found."""
+    """Results of one validation pass."""
 
     means: RunningMeans = field(default_factory=RunningMeans)
-    """Of losses and q, over all windows and ranks."""
+    """Means of losses and q over all windows and ranks."""
     q: list[Float[Tensor, "B C"]] = field(default_factory=list)
-    """Capacity probabilities of this rank's windows; only where it was asked to show something."""
+    """Capacity probabilities of this rank's windows; only with `shows`."""
     precision_gap: float | None = None
     """How far latents of the first batch are from those of float32, in which planning encodes; of mixed precision."""
     picture: UInt8[Tensor, "rows columns 3"] | None = None
-    """Frames and imagined frames of the first windows; only where it was asked to show something."""
+    """Frames and imagined frames of the first windows; only with `shows`."""
 
 
 @torch.no_grad()

@@ -12,7 +12,7 @@ from alewm.devices import find_device
 from alewm.envs.two_room.env import TwoRoomVectorEnv
 from alewm.errors import InputError
 from alewm.kernels.tiles import why_not_fused
-from alewm.model.vit import ViTBlock, attend, one_after_the_other
+from alewm.model.vit import ViTBlock, apply_blocks, attend
 from alewm.model.world_model import build_world_model
 from alewm.planning.cem import CEMConfig
 from alewm.planning.distilled import DistilledDynamics, DistilledModel, DynamicsConfig
@@ -114,7 +114,7 @@ def _fused_blocks(preset_name: str, batch: int, where: torch.device) -> Iterator
     def gradients(y: Tensor) -> tuple[Tensor, ...]:
         return y, *torch.autograd.grad(y, leaves, direction)
 
-    exact = gradients(one_after_the_other(blocks, x))
+    exact = gradients(apply_blocks(blocks, x))
     found, again = (gradients(through_blocks(blocks, x, torch.bfloat16)) for _ in range(2))
     yield Difference("fused blocks in bfloat16: values, against float32", _relative(found[0], exact[0]), 2e-2)
     worst = max(_relative(a, b) for a, b in zip(found[1:], exact[1:], strict=True))

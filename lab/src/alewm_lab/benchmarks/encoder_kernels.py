@@ -23,7 +23,7 @@ from alewm.kernels.encoder import run_add_norm, run_add_norm_backward
 from alewm.kernels.image_attention import run_attention, run_attention_backward, run_first_token_backward
 from alewm.kernels.mlp import run_narrow_backward, run_widen
 from alewm.kernels.tiles import CANDIDATES, Tile, fitting, why_not_fused
-from alewm.model.vit import LAYER_NORM_EPS, ViTBlock, ViTConfig, one_after_the_other
+from alewm.model.vit import LAYER_NORM_EPS, ViTBlock, ViTConfig, apply_blocks
 from alewm.shapes import Tensor
 from alewm_lab.benchmarks.timing import check_repeats, median_seconds, print_line, recorded
 
@@ -287,4 +287,4 @@ def _through(
     if where.type == "cuda":
         for block in blocks:
             block.compile(dynamic=False)
-    return lambda x: one_after_the_other(blocks, x)
+    return lambda x: apply_blocks(blocks, x)
