@@ -14,6 +14,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -23,9 +24,9 @@ SOURCE = Path(__file__).with_name("fs_steps.c")
 SECONDS = 120
 """What no command takes unless it hangs."""
 
-Action = Literal["count", "kill", "tear", "fill"]
-_ACTIONS: tuple[Action, ...] = ("count", "kill", "tear", "fill")
-_PLAN = struct.Struct("qqq4096s")
+Action = Literal["count", "kill", "tear", "fill", "size"]
+_ACTIONS: tuple[Action, ...] = ("count", "kill", "tear", "fill", "size")
+_PLAN = struct.Struct("qqqq4096s")
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,8 @@ class Done:
     """Its exit status; -9 where it was killed."""
     steps: int
     """File-system steps it made."""
+    written: int
+    """Bytes it wrote."""
     said: str
     """What it printed, errors included."""
 
@@ -59,19 +62,31 @@ class ForkServer:
             env=environment,
         )
 
-    def run(self, root: Path, entry: str, *arguments: object, action: Action = "count", at: int = 0) -> Done:
-        """`entry ARGUMENTS` in the folder `root`, interfered with at step `at`; only steps below `root` count."""
+    def run(
+        self,
+        root: Path,
+        entry: str,
+        *arguments: object,
+        action: Action = "count",
+        at: int = 0,
+        kill_after: float | None = None,
+    ) -> Done:
+        """`entry ARGUMENTS` in the folder `root`, interfered with at `at`: a step or a byte, counted below `root`.
+
+        It is killed after `kill_after` seconds, where they are given.
+        """
         plan = self._home / "plan"
-        plan.write_bytes(_PLAN.pack(0, at, _ACTIONS.index(action), str(root.resolve()).encode()))
+        plan.write_bytes(_PLAN.pack(0, 0, at, _ACTIONS.index(action), str(root.resolve()).encode()))
         asked = {"root": str(root), "entry": entry, "arguments": [*map(str, arguments)], "plan": str(plan)}
+        asked["seconds"] = SECONDS if kill_after is None else max(1e-3, kill_after)
         said = self._home / "said"
         asked["said"], asked["imported"] = str(said), str(self._home / "imported")
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         print(json.dumps(asked), file=self._process.stdin, flush=True)
         status = int(self._process.stdout.readline())
-        steps = _PLAN.unpack(plan.read_bytes())[0]
-        return Done(status, steps, said.read_text(errors="replace"))
+        steps, written, *_ = _PLAN.unpack(plan.read_bytes())
+        return Done(status, steps, written, said.read_text(errors="replace"))
 
     def __enter__(self) -> "ForkServer":
         return self
@@ -94,7 +109,7 @@ def _serve(entries: list[str]) -> None:
         child = os.fork()
         if child == 0:
             _become(asked, mains[asked["entry"]])
-        status = _status_of(child)
+        status = _status_of(child, asked["seconds"])
         imported = Path(asked["imported"])
         if imported.exists():  # what one command needed, the next is likely to need
             for name in json.loads(imported.read_text()):
@@ -103,20 +118,25 @@ def _serve(entries: list[str]) -> None:
         print(status, flush=True)
 
 
-def _status_of(child: int) -> int:
+def _status_of(child: int, seconds: float) -> int:
+    """The status of the child, which is killed after so many seconds."""
+
     def stop(*_: Any) -> None:
-        os.killpg(child, signal.SIGKILL)
+        with suppress(ProcessLookupError):  # it has not become the leader of its group yet
+            os.killpg(child, signal.SIGKILL)
+        os.kill(child, signal.SIGKILL)
 
     signal.signal(signal.SIGALRM, stop)
-    signal.alarm(SECONDS)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    signal.alarm(0)
+    signal.setitimer(signal.ITIMER_REAL, 0)
     return status
 
 
 def _become(asked: dict[str, Any], main: Any) -> None:
     """Be the command, in a process group of its own: a kill takes whatever it started along."""
     os.setsid()
+    signal.setitimer(signal.ITIMER_REAL, 0)
     said = os.open(asked["said"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     os.dup2(said, 1)
     os.dup2(said, 2)

@@ -23,12 +23,14 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-enum action { COUNT = 0, KILL = 1, TEAR = 2, FILL = 3 };
+enum action { COUNT = 0, KILL = 1, TEAR = 2, FILL = 3, SIZE = 4 };
 
 struct plan {
     atomic_long steps;  /* seen so far */
-    long at;            /* the step that is interfered with, from 1 */
-    long action;        /* KILL before it; TEAR: half of a write, then kill; FILL: no space from this write on */
+    atomic_long bytes;  /* written so far */
+    long at;            /* the step that is interfered with, from 1; of SIZE, the bytes that the disk takes */
+    long action;        /* KILL before it; TEAR: half of a write, then kill; FILL: no space from this write on;
+                           SIZE: no space once so many bytes were written, the last write being cut to what fits */
     char root[PATH_MAX];
 };
 
@@ -76,7 +78,21 @@ static int step(int needs_space) {
     if (plan->action == KILL && number == plan->at) die();
     if (plan->action == TEAR && number == plan->at) { if (needs_space != 2) die(); return 1; }
     if (plan->action == FILL && number >= plan->at && needs_space) return 2;
+    if (plan->action == SIZE && plan->bytes >= plan->at && needs_space) return 2;
     return 0;
+}
+
+/* How many of `count` bytes the disk takes; 0 where it takes none. */
+static size_t fitting(size_t count) {
+    long before = atomic_fetch_add(&plan->bytes, (long)count);
+    if (plan->action != SIZE || before + (long)count <= plan->at) return count;
+    return before < plan->at ? (size_t)(plan->at - before) : 0;
+}
+
+static size_t total(const struct iovec *parts, int count) {
+    size_t bytes = 0;
+    for (int i = 0; i < count; i++) bytes += parts[i].iov_len;
+    return bytes;
 }
 
 #define REAL(name) static __typeof__(&name) real; if (!real) real = (__typeof__(&name))dlsym(RTLD_NEXT, #name)
@@ -111,30 +127,36 @@ OPENS(open64, (const char *path, int flags, ...), AT_FDCWD, (path, flags, mode))
 OPENS(openat, (int folder, const char *path, int flags, ...), folder, (folder, path, flags, mode))
 OPENS(openat64, (int folder, const char *path, int flags, ...), folder, (folder, path, flags, mode))
 
-#define WRITES(name, parameters, call, half)                       \
+/* `part` is the call with `fits` in place of all bytes, or that which makes half a write where there is no such call. */
+#define WRITES(name, parameters, size, call, half, part)           \
     ssize_t name parameters {                                      \
         REAL(name);                                                \
         if (WATCHED(opened_below(descriptor))) {                   \
             int found = step(2);                                   \
             if (found == 1) { inside = 1; real half; die(); }      \
             if (found == 2) FULL;                                  \
+            size_t fits = fitting(size);                           \
+            if (fits == 0 && size > 0) FULL;                       \
+            if (fits < size) return real part;                     \
         }                                                          \
         return real call;                                          \
     }
 
-WRITES(write, (int descriptor, const void *bytes, size_t count), (descriptor, bytes, count), (descriptor, bytes, count / 2))
-WRITES(pwrite, (int descriptor, const void *bytes, size_t count, off_t at), (descriptor, bytes, count, at),
-       (descriptor, bytes, count / 2, at))
-WRITES(pwrite64, (int descriptor, const void *bytes, size_t count, off64_t at), (descriptor, bytes, count, at),
-       (descriptor, bytes, count / 2, at))
-WRITES(writev, (int descriptor, const struct iovec *parts, int count), (descriptor, parts, count),
-       (descriptor, parts, count / 2))
-WRITES(sendfile, (int descriptor, int from, off_t *at, size_t count), (descriptor, from, at, count),
-       (descriptor, from, at, count / 2))
-WRITES(sendfile64, (int descriptor, int from, off64_t *at, size_t count), (descriptor, from, at, count),
-       (descriptor, from, at, count / 2))
-WRITES(copy_file_range, (int from, off64_t *from_at, int descriptor, off64_t *at, size_t count, unsigned flags),
-       (from, from_at, descriptor, at, count, flags), (from, from_at, descriptor, at, count / 2, flags))
+WRITES(write, (int descriptor, const void *bytes, size_t count), count, (descriptor, bytes, count),
+       (descriptor, bytes, count / 2), (descriptor, bytes, fits))
+WRITES(pwrite, (int descriptor, const void *bytes, size_t count, off_t at), count, (descriptor, bytes, count, at),
+       (descriptor, bytes, count / 2, at), (descriptor, bytes, fits, at))
+WRITES(pwrite64, (int descriptor, const void *bytes, size_t count, off64_t at), count, (descriptor, bytes, count, at),
+       (descriptor, bytes, count / 2, at), (descriptor, bytes, fits, at))
+WRITES(writev, (int descriptor, const struct iovec *parts, int count), total(parts, count), (descriptor, parts, count),
+       (descriptor, parts, count / 2), (descriptor, parts, count / 2))
+WRITES(sendfile, (int descriptor, int from, off_t *at, size_t count), count, (descriptor, from, at, count),
+       (descriptor, from, at, count / 2), (descriptor, from, at, fits))
+WRITES(sendfile64, (int descriptor, int from, off64_t *at, size_t count), count, (descriptor, from, at, count),
+       (descriptor, from, at, count / 2), (descriptor, from, at, fits))
+WRITES(copy_file_range, (int from, off64_t *from_at, int descriptor, off64_t *at, size_t count, unsigned flags), count,
+       (from, from_at, descriptor, at, count, flags), (from, from_at, descriptor, at, count / 2, flags),
+       (from, from_at, descriptor, at, fits, flags))
 
 #define OPENED(name, parameters, needs_space, call)                                     \
     int name parameters {                                                               \

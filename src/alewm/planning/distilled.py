@@ -197,7 +197,10 @@ def read_dynamics(folder: Path, weights_sha256: str | None = None) -> DistilledD
             f"{description['weights_sha256'][:12]}) than the model's ({weights_sha256[:12]}). Remove the folder and "
             f"distil again: alewm distill RUN."
         )
-    network = DistilledDynamics(from_dict(DynamicsConfig, description["config"]))
+    try:
+        network = DistilledDynamics(from_dict(DynamicsConfig, description["config"]))
+    except InputError as error:
+        raise InputError(f"{folder / DESCRIPTION}: {error} {_again(folder)}") from None
     tensors, _ = load_tensors(folder / NETWORK, _again(folder))
     try:
         network.load_state_dict(tensors)

@@ -174,8 +174,8 @@ def _opened(path: Path) -> Any:
     if not path.is_file():
         raise InputError(f"{path} does not exist. Restore the video and repeat the command.")
     try:
-        container = av.open(str(path))
-    except (av.error.FFmpegError, OSError) as error:
+        container = av.open(str(path), metadata_errors="replace")
+    except (av.error.FFmpegError, OSError, ValueError) as error:
         raise InputError(
             f"{path}: not a video that can be read ({error}). Replace it and repeat the command."
         ) from None

@@ -78,6 +78,12 @@ class LeRobotEpisodes:
             )
         if not isinstance(info["fps"], (int, float)) or not info["fps"] > 0:
             raise InputError(f"{path}: 'fps' is {info['fps']!r}; a positive number of rows per second was expected.")
+        for name in ("data_path", "video_path"):
+            if not isinstance(info.get(name) or "", str):
+                raise InputError(f"{path}: {name!r} is {info[name]!r}; the template of a path was expected.")
+        size = info.get("chunks_size", 1000)
+        if not isinstance(size, int) or size < 1:
+            raise InputError(f"{path}: 'chunks_size' is {size!r}; a number of episodes was expected.")
         features = info["features"].values() if isinstance(info["features"], dict) else [None]
         if not all(isinstance(feature, dict) and "dtype" in feature for feature in features):
             raise InputError(f"{path}: 'features' must name the dtype of every feature. Download the data set again.")
@@ -135,6 +141,9 @@ class LeRobotEpisodes:
             yield self._read(self.episodes[number])
 
     def _read(self, episode: LeRobotEpisode) -> dict[str, np.ndarray]:
+        for path in filter(None, (episode.table, episode.video)):
+            if not path.is_file():
+                raise InputError(f"{path} does not exist, though {self.folder / INFO} names it. Restore the file.")
         columns = parquet_columns(episode.table, episode.index)
         num_rows = len(next(iter(columns.values()), ()))
         place = f"{episode.table}, episode {episode.index}"
@@ -201,7 +210,7 @@ class LeRobotEpisodes:
                 raise InputError(
                     f"{path}, line {number}: an object with episode_index and length was expected, found {shown!r}."
                 ) from None
-            names = {"episode_index": index, "episode_chunk": index // int(self.info.get("chunks_size", 1000))}
+            names = {"episode_index": index, "episode_chunk": index // self.info.get("chunks_size", 1000)}
             video = None if template is None else self._path(template, video_key=self.key, **names)
             found.append(LeRobotEpisode(index, length, self._path(self.info["data_path"], **names), video))
         return found

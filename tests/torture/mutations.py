@@ -1,6 +1,6 @@
 """Mutated inputs: thousands of files damaged by a seed, and what the readers make of each.
 
-    python tests/helpers/mutations.py --count 1000 --seed 0
+    python tests/torture/mutations.py --count 1000 --seed 0
 
 Each subject is a folder of sound files and a way to use all of them. Every case copies the folder, damages one file by
 bits, bytes, JSON values or HDF5 objects, and uses it again. The outcome is one of
@@ -35,6 +35,10 @@ from typing import Any, NamedTuple
 
 import h5py
 import numpy as np
+
+sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent / "helpers")]
+
+OUTCOMES = ("refused", "same", "noted", "changed", "unnamed", "traceback", "hang", "crash")
 
 TIME_LIMIT_SECONDS = 10
 START_LIMIT_SECONDS = 90
@@ -387,6 +391,16 @@ def is_fault(case: Case, subject: Subject) -> bool:
     )
 
 
+def heading() -> str:
+    """The head of the table that `line` belongs to."""
+    return f"{'subject':18s} {'cases':>6s} " + " ".join(f"{each:>9s}" for each in OUTCOMES)
+
+
+def line(name: str, counts: Counter[str]) -> str:
+    """The outcomes of one subject."""
+    return f"{name:18s} {counts.total():6d} " + " ".join(f"{counts[each]:9d}" for each in OUTCOMES)
+
+
 def main() -> int:
     """Runs the campaign; the exit status is 1 where a case may not be."""
     from mutation_subjects import SUBJECTS
@@ -400,13 +414,11 @@ def main() -> int:
     parser.add_argument("--only", type=int, action="append", help="only these cases")
     parser.add_argument("--shown", type=int, default=20, help="faults shown in full")
     asked = parser.parse_args()
-    outcomes = ("refused", "same", "noted", "changed", "unnamed", "traceback", "hang", "crash")
-    print(f"{'subject':18s} {'cases':>6s} " + " ".join(f"{each:>9s}" for each in outcomes), flush=True)
+    print(heading(), flush=True)
     faults: list[Case] = []
     for name in asked.subject or SUBJECTS:
         cases = run(name, SUBJECTS[name], asked.seed, asked.only or list(range(asked.count)))
-        counts = Counter(case.outcome for case in cases)
-        print(f"{name:18s} {len(cases):6d} " + " ".join(f"{counts[each]:9d}" for each in outcomes), flush=True)
+        print(line(name, Counter(case.outcome for case in cases)), flush=True)
         faults += [case for case in cases if is_fault(case, SUBJECTS[name])]
     kinds: dict[str, list[Case]] = {}
     for case in faults:

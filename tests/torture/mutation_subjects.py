@@ -8,8 +8,12 @@ from typing import Any
 import h5py
 import numpy as np
 import torch
+from mutations import Subject
 
+from alewm.data import checks
 from alewm.data.checks import read_label
+from alewm.data.conversion.lerobot import LeRobotEpisodes
+from alewm.data.conversion.recordings import Recordings
 from alewm.data.frames import open_frames, verify_columns, verify_frames
 from alewm.data.inspection import describe_columns, describe_episodes, find_problems
 from alewm.data.splits import find_families, load_or_draw_pairs, load_or_make_splits
@@ -21,6 +25,7 @@ from alewm.evaluation.success import read_records
 from alewm.interop.lewm import export_lewm, load_lewm
 from alewm.model.checkpoint import check_digests
 from alewm.model.world_model import build_world_model
+from alewm.planning.distilled import read_dynamics, read_dynamics_description
 from alewm.training.checkpoint import (
     Description,
     describe_checkpoint,
@@ -32,9 +37,11 @@ from alewm.training.checkpoint import (
 from alewm.training.noise import RandomStreams
 from alewm.training.step import build_optimizer
 from memory_windows import run_config
-from mutations import Subject
 from older_files import as_older_version
+from small_recordings import CAMERA, write_lerobot_v2, write_lerobot_v3, write_recordings
 from toy_episodes import tape
+
+checks.TEXT_SECONDS = 4.0  # a case has less time than a person
 
 PRETRAINED = Path(__file__).parents[2] / "pretrained"
 SPLITS = ("validation", "test")
@@ -80,7 +87,8 @@ def use_data(folder: Path) -> tuple[dict[str, Any], list[str]]:
     with EpisodeStore.open(path) as store:
         verify_frames(store)
         verify_columns(store)
-        found: dict[str, Any] = {name: store.column(name) for name in store.stored_names if name != "pixels"}
+        others = {*store.stored_names} - {*store.column_names} | {*store.numeric_names} - {"pixels"}
+        found: dict[str, Any] = {name: store.column(name) for name in sorted(others)}
         rows = store.drawn_rows()
         found["frames"] = np.empty((len(rows), *store.frame_shape), np.uint8)
         open_frames(store, range(store.num_episodes)).read(rows, found["frames"])
@@ -193,6 +201,70 @@ def use_lewm(folder: Path) -> tuple[dict[str, Any], list[str]]:
     return dict(load_lewm(folder / "lewm").state_dict()), []
 
 
+_JOURNALED = {"task": "tape", "seed": 7}
+
+
+def make_journal(folder: Path) -> None:
+    """A collection that was interrupted after three of four episodes."""
+    writer = StoreWriter(folder / "data.h5", attributes=_JOURNALED)
+    for number in range(3):
+        writer.append(tape(30 * number, 30))
+    writer.abandon()
+
+
+def use_journal(folder: Path) -> tuple[dict[str, Any], list[str]]:
+    """A copy of the collection continued to its end: the file is the same whatever the journal had lost."""
+    work = folder / "work"
+    shutil.rmtree(work, ignore_errors=True)
+    work.mkdir()
+    shutil.copyfile(folder / "data.h5.journal", work / "data.h5.journal")
+    with StoreWriter(work / "data.h5", attributes=_JOURNALED) as writer:
+        for number in range(writer.num_episodes, 4):
+            writer.append(tape(30 * number, 30))
+    return {"file": (work / "data.h5").read_bytes()}, []
+
+
+def make_lerobot(folder: Path) -> None:
+    """A LeRobot data set with images in its tables."""
+    write_lerobot_v2(folder / "set", [4, 5], as_images=True)
+
+
+def make_newer_lerobot(folder: Path) -> None:
+    """One of version 3, with a video."""
+    write_lerobot_v3(folder / "set", [4, 5])
+
+
+def use_lerobot(folder: Path) -> tuple[dict[str, Any], list[str]]:
+    """All of its episodes."""
+    source = LeRobotEpisodes(folder / "set")
+    source.identity()
+    return {"episodes": list(source(0, range(source.num_episodes))), "fps": source.fps}, []
+
+
+def make_recordings(folder: Path) -> None:
+    """Videos with a table each."""
+    write_recordings(folder / "set", [4, 5])
+
+
+def use_recordings(folder: Path) -> tuple[dict[str, Any], list[str]]:
+    """All of their episodes."""
+    source = Recordings(folder / "set")
+    source.identity()
+    return {"episodes": list(source(0, range(source.num_episodes)))}, []
+
+
+def make_distilled(folder: Path) -> None:
+    """The small dynamics of a shipped model."""
+    (network,) = sorted((PRETRAINED / "two-room-tiny" / "distilled").glob("k*"))[:1]
+    shutil.copytree(network, folder / "k")
+
+
+def use_distilled(folder: Path) -> tuple[dict[str, Any], list[str]]:
+    """The network."""
+    description = read_dynamics_description(folder / "k")
+    return dict(read_dynamics(folder / "k", description["weights_sha256"]).state_dict()), []
+
+
 STEP = "step-00000003"
 SUBJECTS = {
     "data": Subject(make_data, use_data, ("data.h5",), is_sealed=True),
@@ -218,5 +290,25 @@ SUBJECTS = {
         ("config.json", "provenance.json", "result.json", "metrics.jsonl", "episodes.jsonl"),
         is_sealed=False,
     ),
+    "journal": Subject(make_journal, use_journal, ("data.h5.journal",), is_sealed=True),
+    "LeRobot 2": Subject(
+        make_lerobot,
+        use_lerobot,
+        ("set/meta/info.json", "set/meta/episodes.jsonl", "set/data/chunk-000/episode_000000.parquet"),
+        is_sealed=False,
+    ),
+    "LeRobot 3": Subject(
+        make_newer_lerobot,
+        use_lerobot,
+        (
+            "set/meta/info.json",
+            "set/meta/episodes/chunk-000/file-000.parquet",
+            "set/data/chunk-000/file-000.parquet",
+            f"set/videos/{CAMERA}/chunk-000/file-000.mp4",
+        ),
+        is_sealed=False,
+    ),
+    "recordings": Subject(make_recordings, use_recordings, ("set/take0.csv", "set/take0.mp4"), is_sealed=False),
+    "distilled": Subject(make_distilled, use_distilled, ("k/distilled.json", "k/model.safetensors"), is_sealed=True),
     "LeWM files": Subject(make_lewm, use_lewm, ("lewm/config.json", "lewm/weights.pt"), is_sealed=False),
 }
