@@ -14,8 +14,8 @@ test: lint pytest    ## Lint, type-check and test
 pytest: setup        ## The tests alone
 	$(BIN)/pytest -n 2 --dist worksteal --durations 10
 
-torture: setup       ## Kill every command at its file-system steps and fill the disk, for ten minutes
-	$(BIN)/python tests/torture/injected_faults.py --seconds 600
+torture: setup       ## Kills, full disks, damaged files, two writers, signals and a soak: an hour, or TORTURE_SECONDS
+	$(BIN)/python tests/torture/campaign.py --seconds $(or $(TORTURE_SECONDS),3600)
 
 setup: $(READY)      ## The environment alone
 
