@@ -234,3 +234,12 @@ def test_texts_are_never_read_because_damaged_ones_can_make_hdf5_loop_for_ever(t
         assert "instruction" not in next(store.all_episode_columns())
         with pytest.raises(InputError, match="'instruction': it holds object"):
             store.column("instruction")
+
+
+def test_checksums_of_an_older_file_that_are_no_column_are_refused(tmp_path):
+    path = as_older_version(write_rich(tmp_path / "tape.h5"), 1)
+    with h5py.File(path, "r+") as file:
+        del file["pixels_crc32"]
+        file["pixels_crc32"] = 3
+    with EpisodeStore.open(path) as store, pytest.raises(InputError, match="'pixels_crc32': one checksum per row"):
+        open_frames(store, [0])

@@ -268,7 +268,7 @@ def use_distilled(folder: Path) -> tuple[dict[str, Any], list[str]]:
 STEP = "step-00000003"
 SUBJECTS = {
     "data": Subject(make_data, use_data, ("data.h5",), is_sealed=True),
-    "data version 1": Subject(make_older_data, use_data, ("data.h5",), is_sealed=False),
+    "data version 1": Subject(make_older_data, use_data, ("data.h5",), is_sealed=False, is_slow=True),
     "data of others": Subject(make_field_data, use_data, ("data.h5",), is_sealed=False),
     "sidecars": Subject(make_sidecars, use_data, ("data.splits.json", "data.pairs.json"), is_sealed=False),
     "checkpoint": Subject(

@@ -61,6 +61,8 @@ class Subject(NamedTuple):
     """Names of the files that are damaged in turn."""
     is_sealed: bool
     """Whether checksums cover all of them, so that no change may be accepted."""
+    is_slow: bool = False
+    """Whether a case starts processes; there are fewer of them then."""
 
 
 class Case(NamedTuple):

@@ -8,6 +8,7 @@ from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 PRETRAINED = Path(__file__).parents[2] / "pretrained" / "two-room-tiny"
+EPISODES_AT_ONCE = 50
 WARM_UP = 3
 """Evaluations before the process is measured: caches fill, and allocators take what they need."""
 MOST_GROWTH_BYTES = 40 * 2**20
@@ -37,7 +38,7 @@ def soak(num_episodes: int, seconds: float) -> tuple[int, str]:
     from alewm.planning.planner import PlanningConfig
 
     search = CEMConfig(num_candidates=20, num_iterations=2, num_elites=2)
-    settings = EvaluationSettings(planning=PlanningConfig(cem=search))
+    settings = EvaluationSettings(num_episodes=EPISODES_AT_ONCE, planning=PlanningConfig(cem=search))
     end, done, first = time.monotonic() + seconds, 0, None
     torch.set_num_threads(1)
     with TemporaryDirectory() as place:

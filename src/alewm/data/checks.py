@@ -139,7 +139,7 @@ def check_row_counts(path: Path, columns: Mapping[str, h5py.Dataset]) -> None:
 
 def read_version(path: Path, file: h5py.File) -> int | None:
     """The version of the file's layout; None for files that were made elsewhere."""
-    version = _attribute(path, file, schema.VERSION_ATTRIBUTE)
+    (version,) = _attributes(path, file, schema.VERSION_ATTRIBUTE)
     if version is None:
         return None
     if not isinstance(version, (int, np.integer)) or version < 1:
@@ -153,9 +153,9 @@ def read_version(path: Path, file: h5py.File) -> int | None:
 
 def read_texts(path: Path, file: h5py.File) -> tuple[dict[str, Any], str | None]:
     """What the collector recorded about the file, and what compressed its frames, where the file says it."""
-    names = (schema.ATTRIBUTES_ATTRIBUTE, schema.ENCODER_ATTRIBUTE)
-    described, encoder = (_text(_attribute(path, file, name)) for name in names)
-    expected = _attribute(path, file, schema.TEXTS_CHECKSUM)
+    names = (schema.ATTRIBUTES_ATTRIBUTE, schema.ENCODER_ATTRIBUTE, schema.TEXTS_CHECKSUM)
+    *texts, expected = _attributes(path, file, *names)
+    described, encoder = map(_text, texts)
     # An attribute of another shape equals no checksum.
     if expected is not None and (np.ndim(expected) or texts_checksum(described or "", encoder or "") != expected):
         raise InputError(
@@ -179,31 +179,32 @@ def read_texts(path: Path, file: h5py.File) -> tuple[dict[str, Any], str | None]
 TEXT_SECONDS = 30.0
 """What reading a text of variable length may take, a process that starts included."""
 
-_PRINT_TEXT = """
+_PRINT_TEXTS = """
 import json, sys
 import h5py
-value = h5py.File(sys.argv[1]).attrs[sys.argv[2]]
-print(json.dumps(value.decode(errors="surrogateescape") if isinstance(value, bytes) else str(value)))
+values = [h5py.File(sys.argv[1]).attrs[name] for name in sys.argv[2:]]
+print(json.dumps([v.decode(errors="surrogateescape") if isinstance(v, bytes) else str(v) for v in values]))
 """
 
 
-def _attribute(path: Path, file: h5py.File, name: str) -> Any:
-    """The attribute `name` of the file; None where there is none.
+def _attributes(path: Path, file: h5py.File, *names: str) -> list[Any]:
+    """The attributes `names` of the file; None for one that it does not have.
 
     Files of version 1 and 2 have texts of variable length. HDF5 keeps these in a place without checksums, and loops for
     ever in it when it is damaged in some ways. So a process with a time limit reads them.
     """
     with read_by_hdf5(path):
-        if name not in file.attrs:
-            return None
-        if not file.attrs.get_id(name).dtype.hasobject:
-            return file.attrs[name]
-    command = [sys.executable, "-P", "-c", _PRINT_TEXT, str(path), name]
-    try:
-        done = subprocess.run(command, capture_output=True, timeout=TEXT_SECONDS, check=True)
-    except (subprocess.CalledProcessError, subprocess.TimeoutExpired):
-        raise InputError(f"{path}: the attribute {name!r} cannot be read. {RESTORE}") from None
-    return json.loads(done.stdout)
+        there = [name for name in names if name in file.attrs]
+        unsafe = [name for name in there if file.attrs.get_id(name).dtype.hasobject]
+        found = {name: file.attrs[name] for name in there if name not in unsafe}
+    if unsafe:
+        command = [sys.executable, "-P", "-c", _PRINT_TEXTS, str(path), *unsafe]
+        try:
+            done = subprocess.run(command, capture_output=True, timeout=TEXT_SECONDS, check=True)
+        except (subprocess.CalledProcessError, subprocess.TimeoutExpired):
+            raise InputError(f"{path}: the attribute {unsafe[0]!r} cannot be read. {RESTORE}") from None
+        found |= dict(zip(unsafe, json.loads(done.stdout), strict=True))
+    return [found.get(name) for name in names]
 
 
 def _text(value: Any) -> str | None:

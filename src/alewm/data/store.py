@@ -214,7 +214,10 @@ class EpisodeStore:
         """CRC-32 of every compressed frame, for files that have them."""
         own = self._columns[schema.PIXELS].checksums
         if own is None and (before := schema.PIXELS + schema.CHECKSUM_SUFFIX) in self._columns:
-            return self._columns[before].read()  # versions 1 and 2
+            own = self._columns[before].read()  # versions 1 and 2
+            if own.dtype.kind not in "iu" or own.shape != (len(self.pixels),):
+                found = f"{own.dtype} {list(own.shape)}"
+                raise fault(self.path, before, None, f"one checksum per row was expected, found {found}.", RESTORE)
         return own
 
     def check_column(self, name: str) -> bool:
