@@ -379,7 +379,7 @@ class CheckedColumn:
 
     def _values(self, rows: slice | tuple[()]) -> np.ndarray:
         try:
-            values: np.ndarray = self.dataset[rows]
+            values = np.asarray(self.dataset[rows])
         except (OSError, RuntimeError, ValueError) as error:
             raise self._fault(None, f"cannot be read ({first_line(error)}).") from None
         return values
