@@ -252,7 +252,7 @@ def _checkpoint_at(path: str | Path) -> Path:
         return folder
     if saved := checkpoints_in(folder):
         return saved[-1]
-    # A folder that is missing beside others is a slip; asking the Hub for it would take half a minute.
+    # Probably a mistyped folder; asking the Hub for it would take half a minute.
     is_hub_id = isinstance(path, str) and re.fullmatch(r"\w[\w.-]*/\w[\w.-]*", path) and not folder.parent.exists()
     if is_hub_id:
         return latest_checkpoint(_from_hub(str(path)))

@@ -119,7 +119,7 @@ _POLL_SECONDS = 0.5
 
 @dataclass(frozen=True)
 class DemoResult:
-    """What a demonstration found."""
+    """The results of a demonstration."""
 
     results: dict[str, dict[str, Any]]
     """The evaluation of each run, by the name of its folder."""
@@ -184,7 +184,7 @@ class _Learners:
     configs: Mapping[Path, RunConfig]
 
     def finish(self) -> None:
-        """Let them have the data, and wait until all are done or one has failed."""
+        """Hand the data to the workers; wait until all are done or one has failed."""
         if not self.workers:
             return
         for worker in self.workers:

@@ -53,7 +53,7 @@ def why_no_triton(device: torch.device) -> str | None:
 
 @cache
 def _has_triton() -> bool:
-    # Remembered, because looking through all installed packages takes longer than many a kernel.
+    # Cached: searching the installed packages is slow.
     return importlib.util.find_spec("triton") is not None
 
 

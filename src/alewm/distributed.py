@@ -78,7 +78,7 @@ def leave_ranks() -> None:
 
 @contextmanager
 def first_rank_first() -> Iterator[None]:
-    """The block runs on rank 0 alone, then on all others: what it finds wrong is said once, what it writes is there."""
+    """Run the block on rank 0 first, then on the others: errors are reported once, and files exist."""
     if this_rank() != 0:
         wait_for_all_ranks()
     yield
@@ -125,6 +125,6 @@ def detached_mean(local: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
 
 
 def wait_for_all_ranks() -> None:
-    """Return when every rank has arrived here."""
+    """Barrier: wait for all ranks."""
     if num_ranks() > 1:
         dist.barrier()

@@ -1,4 +1,4 @@
-"""The one exception a person's input can cause, and the wording its messages share."""
+"""The exception for input that cannot be used, and the shared wording of its messages."""
 
 from collections.abc import Iterable
 from difflib import get_close_matches

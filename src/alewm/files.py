@@ -25,7 +25,7 @@ def natural_order(name: str) -> list[tuple[int, str]]:
 
 
 _DRAFT = ".alewm-partial"
-"""How the names of drafts end, so that nothing else is ever taken for one."""
+"""Suffix of draft files; no other file has it."""
 
 
 def write_text(path: Path, text: str) -> None:
@@ -57,7 +57,7 @@ def write_bytes(path: Path, content: bytes, *, mode: int | None = None) -> None:
 
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Around writing `path`: failures of the system become an `OSError` that names it.
+    """Turn system errors inside the block into an `OSError` that names `path`.
 
     A failed write names no file, a draft is not what was asked for, and HDF5 and safetensors have the system's error
     number only in the text of exceptions of their own.
@@ -155,7 +155,7 @@ def is_still_at(path: Path, descriptor: int) -> bool:
 
 
 def flush_folder(path: Path) -> None:
-    """Puts the names in a folder onto the disk: until then, a power cut may take back what was renamed or removed."""
+    """Flush a folder: before that, a power cut may undo a rename or removal."""
     if sys.platform == "win32":  # where folders cannot be opened
         return
     descriptor = os.open(path, os.O_RDONLY)
@@ -203,7 +203,7 @@ def read_json(path: Path) -> Any:
 
 @contextmanager
 def reading(path: Path) -> Iterator[None]:
-    """Around what takes apart the values in `path`: those of another kind than expected are the file's fault."""
+    """Turn errors from unexpected values of `path` inside the block into an `InputError`."""
     try:
         yield
     except InputError:

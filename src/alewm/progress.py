@@ -1,4 +1,4 @@
-"""How long work shows that it is alive: a bar on a terminal, a line now and then elsewhere."""
+"""Progress of long work: a bar on a terminal, plain lines elsewhere."""
 
 import sys
 import time
@@ -12,7 +12,7 @@ LINE_EVERY_SECONDS = 10.0
 
 
 class Progress:
-    """A bar with rate and time left where a person watches, plain lines where a log file does; both on stderr."""
+    """A bar with rate and time left on a terminal, plain lines in a log file; both on stderr."""
 
     def __init__(self, title: str, total: int, unit: str, *, done: int = 0) -> None:
         """`done` units were finished before, by an interrupted run; they do not count towards the rate."""
@@ -44,7 +44,7 @@ class Progress:
             self.bar.stop()
 
     def finish(self) -> None:
-        """What is done now is all there is to do: work that may end early ends with a full bar."""
+        """Finish early: the units done so far become the total."""
         self.total = self.done
         if self.bar is not None:
             self.bar.update(self.task, total=self.total, completed=self.done)

@@ -42,11 +42,11 @@ class Cell:
     is_best: bool = False
     """Printed bold."""
     commands: tuple[str, ...] = ()
-    """What to type, in order, to have this number again."""
+    """Commands that reproduce this number, in order."""
 
 
 NONE = "–"
-"""In the place of what a row does not have."""
+"""Placeholder of a missing cell."""
 
 Row = list[Cell | str]
 """Cells, or texts that become cells without commands."""
@@ -54,7 +54,7 @@ Row = list[Cell | str]
 
 @dataclass(frozen=True)
 class Table:
-    """A table that can say where each of its numbers comes from."""
+    """A table whose cells know the commands behind them."""
 
     name: str
     """Its file name."""

@@ -19,7 +19,7 @@ Series = tuple[list[float], list[float]]
 """Steps and values of one metric."""
 
 MOST_POINTS = 400
-"""Longer curves are averaged down to this many points: more cannot be seen and would make a page heavy."""
+"""Longer curves are averaged down to this many points."""
 
 
 def thinned(series: Series, most: int = MOST_POINTS) -> Series:

@@ -1,4 +1,4 @@
-"""Processes of this machine that work for another one: each starts whole, and ends when that one does.
+"""Worker processes of this machine: interrupts do not break their start, and they end with their parent.
 
 `WorkerPool` is for many small tasks, `WorkerProcess` for one that keeps its state, `launch_ranks` for `torchrun`.
 `python -m alewm.workers MODULE ...` is `python -m MODULE ...` that ends with the process that started it.
@@ -149,7 +149,7 @@ class WorkerProcess:
     """A process that runs `target(pipe, *arguments)`, where `pipe` is its side of the worker's `pipe`."""
 
     def __init__(self, target: Callable[..., None], *arguments: Any) -> None:
-        # Spawned, not forked: a fork copies torch's thread pools in whatever state they are.
+        # Spawned, not forked: a fork would copy torch's thread pools in an undefined state.
         context = multiprocessing.get_context("spawn")
         self.pipe, theirs = context.Pipe()
         self.process = context.Process(target=_run_as_worker, args=(target, theirs, *arguments), daemon=True)

@@ -27,7 +27,6 @@ class Inspect:
     """Do not read every frame of a file without checksums, only some."""
 
     def run(self) -> None:
-        """Prints the description."""
         if not self.path.exists():
             raise InputError(f"{self.path} does not exist. Give a data file, a run folder or a checkpoint.")
         if self.path.is_dir():

@@ -35,7 +35,6 @@ class ImportLeWM:
     latents in float32 may be off by a standard deviation; which of the two plans better, evaluation tells."""
 
     def run(self) -> None:
-        """Makes the run."""
         from alewm.interop.lewm import import_lewm
 
         import_lewm(
@@ -71,7 +70,6 @@ class ExportLeWM:
     """Write the whole model, with its capacity network, behind the adapter of alewm."""
 
     def run(self) -> None:
-        """Writes the folder."""
         from alewm.errors import InputError
         from alewm.interop.lewm import export_alewm, export_lewm
 

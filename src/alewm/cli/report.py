@@ -23,7 +23,6 @@ class Report:
     """The data file, if it is no longer where the run was trained; what the run imagines is measured on it."""
 
     def run(self) -> None:
-        """Writes the page."""
         from alewm.errors import InputError
         from alewm.report.page import write_report
 

@@ -1,4 +1,4 @@
-"""What a data file must satisfy before anyone trains on it; each failure names the file, the column and the row.
+"""Validation of data files; each failure names the file, the column and the row.
 
 Columns have checksums, which are compared with the values whenever these are read. Checksums are attributes of the
 columns: other tools of the field take every dataset at the root for a column with one row per step, fail at a group,
@@ -35,7 +35,7 @@ from alewm.errors import InputError
 from alewm.files import parse_json
 
 _MOST_COMPRESSION = 1100
-"""No filter for numbers makes them smaller than by this factor: DEFLATE ends at 1,032."""
+"""Largest compression factor of any filter for numbers; DEFLATE reaches 1,032."""
 
 CODEC_INSTALL = "pip install 'alewm[lewm-data]'"
 RESTORE = "Restore the file from a copy, or collect or download it again."
@@ -49,7 +49,7 @@ def fault(path: Path, column: str, row: int | None, problem: str, remedy: str) -
 
 @contextlib.contextmanager
 def read_by_hdf5(path: Path) -> Iterator[None]:
-    """Around what asks HDF5 about a file: what it meets there is the file's fault, and is refused in words."""
+    """Turn errors of HDF5 inside the block into an `InputError` that names the file."""
     try:
         yield
     except InputError:
@@ -109,7 +109,7 @@ def _item(path: Path, file: h5py.File, name: str) -> Any:
     try:
         return file[name]
     except (OSError, RuntimeError, KeyError) as error:
-        # A file's own listing leaves out what it cannot open: the column would be missing without a word.
+        # HDF5's listing omits objects that it cannot open, so a damaged column would be missing silently.
         raise fault(path, name, None, f"cannot be opened ({first_line(error)}).", RESTORE) from None
 
 
@@ -177,7 +177,7 @@ def read_texts(path: Path, file: h5py.File) -> tuple[dict[str, Any], str | None]
 
 
 TEXT_SECONDS = 30.0
-"""What reading a text of variable length may take, a process that starts included."""
+"""Time limit for reading a text of variable length, process start included."""
 
 _PRINT_TEXTS = """
 import json, sys
@@ -257,7 +257,7 @@ def first_line(error: BaseException) -> str:
 
 @dataclass(frozen=True)
 class Label:
-    """Whose episodes they are."""
+    """Task, action width and frame skip of a file."""
 
     task: str | None
     """The task, where the collector recorded it; files from elsewhere do not say."""
@@ -304,7 +304,7 @@ class CheckedColumn:
 
     @cached_property
     def checksums(self) -> np.ndarray | None:
-        """What the file says of this column; None where it says nothing."""
+        """The stored checksums of this column; None if there are none."""
         if self._has_frames and (self.dataset.chunks is None or self.dataset.chunks[0] != 1):
             return None  # another program stored the frames anew, in longer runs
         if not self._has_rows or schema.COLUMN_CHECKSUMS not in self.dataset.attrs:
@@ -368,7 +368,7 @@ class CheckedColumn:
         if self._has_frames:
             self.check_frames(np.arange(len(self.dataset)))
             return True
-        for block in range(0, len(self.dataset), 100 * ROWS_PER_CHECKSUM):  # not all of it in memory at once
+        for block in range(0, len(self.dataset), 100 * ROWS_PER_CHECKSUM):  # in parts, to bound memory
             self.read(slice(block, block + 100 * ROWS_PER_CHECKSUM))
         return True
 

@@ -59,7 +59,7 @@ class Compression:
     """From 1 (fast) to 9 for zlib and 19 for zstd (small); 0 for the default one."""
 
     encoder: str = "alewm"
-    """Who makes gzip streams. alewm: ours, which has no levels, or zlib if one is asked for or C cannot be compiled."""
+    """Encoder of gzip streams. alewm: ours (no levels), or zlib if a level is given or C cannot be compiled."""
 
     def __post_init__(self) -> None:
         if self.filter not in get_args(Filter):
@@ -82,7 +82,7 @@ class Compression:
 
     @property
     def encoder_in_words(self) -> str:
-        """Who makes the streams, as stored in files."""
+        """Name of the encoder, as stored in files."""
         if self.uses_own_encoder:
             return f"alewm {deflate.VERSION}"
         return f"{'zlib' if self.filter == 'gzip' else 'zstd'} level {self.used_level}"
@@ -143,7 +143,7 @@ _threads = local()
 
 
 def _zstd_compressor(level: int) -> Any:
-    """This thread's own: compressors are not safe to share, and making one for each frame would cost more than it."""
+    """One compressor per thread: they are not thread-safe, and creating one per frame is slow."""
     known: dict[int, Any] = _threads.__dict__.setdefault("compressors", {})
     if level not in known:
         known[level] = _zstandard().ZstdCompressor(level=level)
@@ -159,7 +159,7 @@ BLOSC_FILTER = 32001
 
 
 class DamagedError(ValueError):
-    """Stored bytes that are no chunk of frames: number `index` of those that were to be decoded together."""
+    """A chunk that cannot be decoded; `index` is its number within the call."""
 
     def __init__(self, problem: str, index: int = 0) -> None:
         super().__init__(problem)
@@ -171,10 +171,10 @@ class Decoder(Protocol):
     """Decodes a stored chunk."""
 
     library: str
-    """Who does the work."""
+    """Name of the decoding library."""
 
     note: str
-    """What else there is to say of the choice; empty for nothing."""
+    """Why this decoder was chosen; may be empty."""
 
     decodes_parts: bool
     """Whether decoding a part of a chunk costs less than decoding all of it."""
@@ -207,7 +207,6 @@ class Stored:
     decodes_parts = True
 
     def decode(self, stored: memoryview, chunk_bytes: int, start: int, out: np.ndarray) -> None:
-        """Copy."""
         _check_size(len(stored), chunk_bytes)
         out[:] = np.frombuffer(stored, np.uint8, len(out), start)
 
@@ -222,7 +221,6 @@ class Inflate:
         self.note = note
 
     def decode(self, stored: memoryview, chunk_bytes: int, start: int, out: np.ndarray) -> None:
-        """Inflate the whole chunk."""
         try:
             # The third argument is the first size of the output buffer: given exactly, nothing is copied to grow it.
             data = zlib.decompress(stored, _WINDOW_BITS, chunk_bytes)
@@ -246,14 +244,12 @@ class NativeInflate:
         deflate.inflate_library()
 
     def decode(self, stored: memoryview, chunk_bytes: int, start: int, out: np.ndarray) -> None:
-        """Inflate the whole chunk."""
         file = np.frombuffer(stored, np.uint8)
         self.decode_many(file, np.array([0]), np.array([len(file)]), out[None, :chunk_bytes], verify=True)
 
     def decode_many(
         self, file: np.ndarray, offsets: np.ndarray, sizes: np.ndarray, out: np.ndarray, *, verify: bool
     ) -> None:
-        """Inflate whole chunks."""
         damage = deflate.inflate(file, offsets, sizes, out, verify=verify)
         if damage is not None:
             raise DamagedError(damage.problem, damage.index)
@@ -271,7 +267,6 @@ class Zstd:
         self._threads = local()
 
     def decode(self, stored: memoryview, chunk_bytes: int, start: int, out: np.ndarray) -> None:
-        """Decompress the whole chunk."""
         if not hasattr(self._threads, "decompressor"):  # one each: they are not safe to share
             self._threads.decompressor = self._module.ZstdDecompressor()
         try:

@@ -84,7 +84,7 @@ def collect(
         described["filter"] = compression.filter
     if path.exists():
         _check_complete(path, described)
-        remove_finished_journal(journal_path(path))  # left by a kill between naming the file and tidying up
+        remove_finished_journal(journal_path(path))  # left by a kill before cleanup
         return path
     with StoreWriter(path, attributes=described, compression=compression) as writer:
         recording = _Recording(source, seed, compression, writer.draw_every)
@@ -145,7 +145,7 @@ def _check_complete(path: Path, described: Mapping[str, Any]) -> None:
 
 @dataclass(frozen=True)
 class _Recording:
-    """What a worker needs to know."""
+    """Settings that are sent to a worker."""
 
     source: EpisodeSource
     seed: int
@@ -198,7 +198,7 @@ class Collected:
         return self.num_new_frames / self.seconds
 
     def in_words(self, path: Path) -> str:
-        """One line for the person who waited."""
+        """A one-line summary."""
         size = f"{self.num_episodes:,} episodes in {path.stat().st_size / 1e6:,.1f} MB"
         if not self.num_new_frames:
             return f"complete already: {size}"

@@ -45,7 +45,7 @@ class FrameSource(Protocol):
     """(Y, X, 3) of what `read` returns."""
 
     description: str
-    """How frames are read and why so."""
+    """How frames are read, and why."""
 
     def read(self, rows: np.ndarray, out: np.ndarray) -> None:
         """Write the frames at `rows` `[n]` to `out`, uint8 `[n, Y, X, 3]`."""
@@ -61,7 +61,7 @@ class ChunkTable(NamedTuple):
 
 
 _TABLES: WeakKeyDictionary[EpisodeStore, ChunkTable | str] = WeakKeyDictionary()
-"""Of open stores: asking HDF5 where a million frames are takes seconds, and training reads a store by two loaders."""
+"""Cache per open store: locating a million frames takes seconds, and training opens two loaders."""
 
 
 def chunk_table(pixels: h5py.Dataset) -> ChunkTable | str:

@@ -54,7 +54,7 @@ class EncodedFrames:
         return int(np.count_nonzero(self.sizes))
 
     def streams(self) -> Iterator[memoryview]:
-        """Each stream, in place."""
+        """Each stream, without a copy."""
         return _cut(self.data, self.sizes)
 
 
@@ -230,7 +230,7 @@ def sealed(record: bytes) -> bytes:
 
 
 def unsealed(record: bytes) -> memoryview:
-    """What `sealed` was given, in place; it is not checked."""
+    """The content of a sealed record, without a copy and unchecked."""
     return memoryview(record)[_PREFIX_BYTES:]
 
 
@@ -260,7 +260,7 @@ class Journal:
             raise
 
     def _check(self, first: bytes) -> None:
-        """Refuses a file that is neither a journal nor the beginning of this one: it may be somebody's own."""
+        """Refuse a file that is not a journal: it may belong to the user."""
         if not _holds_description(self._file) and not first.startswith(self._file.read().rstrip(b"\0")):
             raise InputError(
                 f"{self.path} is in the way: while a file is written, its finished episodes are kept under that name. "
@@ -296,7 +296,7 @@ class Journal:
             self._flushed = time.monotonic()
 
     def close(self) -> None:
-        """Keep the file, let go of it."""
+        """Close the file without removing it."""
         self._file.close()
 
     def delete(self) -> None:

@@ -26,11 +26,11 @@ from alewm.workers import num_available_cores
 
 @dataclass
 class Buffer:
-    """Memory for the frames of one batch."""
+    """Buffer for the frames of one batch."""
 
     pixels: Tensor
     copied: torch.cuda.Event | None = None
-    """Passes once the device has read the frames; until then they must not be overwritten."""
+    """Event after which the device has read the frames; the buffer must not be overwritten before."""
 
 
 class BufferPool:
@@ -190,7 +190,6 @@ class WindowLoader:
         return len(self.index)
 
     def __len__(self) -> int:
-        """Batches in an epoch."""
         return self.num_windows // self.config.batch_size
 
     def __iter__(self) -> Iterator[Windows]:
@@ -219,7 +218,6 @@ class WindowLoader:
         self._next = _Position(state["epoch"], state["step"])
 
     def close(self) -> None:
-        """Stop the threads."""
         self._threads.shutdown(wait=True, cancel_futures=True)
 
     def __enter__(self) -> "WindowLoader":
@@ -269,7 +267,7 @@ class WindowLoader:
         return Windows(buffer.pixels, actions, buffer, self._pool), tasks
 
     def _num_tasks(self, num_frames: int) -> int:
-        """Small tasks share the work evenly, large ones spend less time in the interpreter, which one thread has."""
+        """Small tasks balance the load; large ones spend less time under the interpreter lock."""
         wanted = num_frames // _FRAMES_PER_TASK
         return min(num_frames, max(self._num_threads, min(wanted, 4 * self._num_threads)))
 

@@ -67,7 +67,7 @@ CHECKSUM_SUFFIX = "_crc32"
 """Of columns in files of versions 1 and 2: the checksums of a frame column."""
 
 INDEX_COLUMNS = (STEP, *EPISODE_SYNONYMS, LENGTH, OFFSET)
-"""Columns the writer makes itself; a source that supplies them is not believed."""
+"""Columns that the writer makes; those of a source are ignored."""
 
 
 def draw_every_of(path: Path, attributes: Mapping[str, Any]) -> int:

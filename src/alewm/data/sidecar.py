@@ -25,7 +25,7 @@ def write_sidecar(path: Path, values: dict[str, Any]) -> None:
 
 @contextmanager
 def kept_beside(data_path: Path) -> Iterator[None]:
-    """Around writing a sidecar that others rely on: says what to do where the folder of the data cannot be written."""
+    """Turn a failed write of a sidecar into an error that says what to do."""
     try:
         yield
     except OSError as error:

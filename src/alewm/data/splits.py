@@ -38,7 +38,7 @@ class Families:
     """int64 [E]."""
 
     origin: str
-    """What says so, in words."""
+    """How the families were found, in words."""
 
     @property
     def count(self) -> int:
@@ -121,12 +121,10 @@ class Splits:
         return parts[name]
 
     def save(self, path: Path) -> None:
-        """Write the splits to `path`."""
         write_sidecar(path, to_dict(self))
 
     @classmethod
     def load(cls, path: Path) -> "Splits":
-        """The splits in `path`."""
         return read_config_sidecar(path, cls, ("train", "validation", "test", "seed", "fingerprint"))
 
 
@@ -195,7 +193,7 @@ def load_or_make_splits(store: EpisodeStore, by: SplitBy = "family", seed: int =
     copies has a second set of splits.
     """
     path, variant = beside(store.path, "splits"), ""
-    # What the usual split says of copies is believed, because looking for them reads a whole column.
+    # Reuse the families of the usual split: finding them reads a whole column.
     usual = _load(path, store, seed) if path.exists() else None
     families = find_families(store) if usual is None else None
     if by == "episode" and (families is not None or (usual is not None and usual.families)):
@@ -287,12 +285,10 @@ class EvaluationPairs:
         return parts[name]
 
     def save(self, path: Path) -> None:
-        """Write the pairs to `path`."""
         write_sidecar(path, to_dict(self))
 
     @classmethod
     def load(cls, path: Path) -> "EvaluationPairs":
-        """The pairs in `path`."""
         return read_config_sidecar(path, cls, ("validation", "test", "seed", "fingerprint"))
 
 

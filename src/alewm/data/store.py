@@ -1,4 +1,4 @@
-"""An episode file, open for reading and known to be sound."""
+"""An episode file, validated and open for reading."""
 
 import hashlib
 import shlex
@@ -78,7 +78,6 @@ class EpisodeStore:
 
     @property
     def num_episodes(self) -> int:
-        """Episodes in the file."""
         return len(self.index.lengths)
 
     @property
@@ -103,7 +102,6 @@ class EpisodeStore:
 
     @property
     def action_dim(self) -> int:
-        """Numbers in one action."""
         return int(self.actions.shape[1])
 
     @property
@@ -263,7 +261,6 @@ class EpisodeStore:
         )
 
     def close(self) -> None:
-        """Let go of the file."""
         self._file.close()
 
     def __enter__(self) -> "EpisodeStore":

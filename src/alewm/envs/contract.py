@@ -260,5 +260,5 @@ def _batch_of_one(row: Row) -> dict[str, Tensor]:
 
 
 def _first(rows: Mapping[str, Tensor]) -> dict[str, np.ndarray]:
-    # Copies: who keeps an info must not see it change, nor change the environment through it.
+    # Copies, so that a kept info and the environment do not share memory.
     return {name: values[0].cpu().numpy().copy() for name, values in rows.items()}

@@ -60,7 +60,7 @@ class OffscreenCamera:
         return upside_down[::-1].copy()
 
     def close(self) -> None:
-        """Give the context back; the next picture makes another."""
+        """Free the context; the next picture creates a new one."""
         if self._process == os.getpid():
             try:
                 self._context.make_current()
@@ -85,5 +85,5 @@ class OffscreenCamera:
             raise rendering.cannot_draw(error) from error
         mujoco.mjr_setBuffer(mujoco.mjtFramebuffer.mjFB_OFFSCREEN.value, self._resources)
         self._process = os.getpid()
-        # Contexts that live until the interpreter has half gone print exceptions from their finalisers.
+        # Contexts that live until interpreter shutdown print exceptions from their finalisers.
         atexit.register(self.close)

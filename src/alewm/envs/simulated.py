@@ -31,7 +31,7 @@ class Simulator(ABC):
     @staticmethod
     @abstractmethod
     def resting_row() -> Columns:
-        """A state every world can begin in."""
+        """A valid initial state."""
 
     @abstractmethod
     def load(self, row: Mapping[str, np.ndarray]) -> None:

@@ -162,7 +162,7 @@ class Task:
     max_episode_steps: int = 200
     """Environment steps after which a collected episode is cut."""
     visible: tuple[Visible, ...] = ()
-    """What one frame shows of its true state."""
+    """The parts of the true state that one frame shows."""
     env_id: str | None = None
     """Its Gymnasium id, if it has one."""
     env_home: str | None = None
@@ -185,7 +185,6 @@ class Task:
 
     @property
     def env_class(self) -> type[GoalEnv]:
-        """The Gymnasium environment."""
         if self.env_home is None:
             raise InputError(f"The task {self.name!r} has no Gymnasium environment.")
         return cast("type[GoalEnv]", self._load(self.env_home))

@@ -297,5 +297,4 @@ class Replay:
     def next_actions(
         self, frames: UInt8[Tensor, "B Y X 3"], active: Bool[Tensor, "B"]
     ) -> Float[Tensor, "B steps action"]:
-        """All of them."""
         return self.actions

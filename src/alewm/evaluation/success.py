@@ -71,7 +71,7 @@ class EpisodeRecord:
     """Whether uniform-random actions reached the goal."""
 
     zero_success: bool
-    """Whether doing nothing did."""
+    """Whether zero actions reached the goal."""
 
     replay_success: bool | None = None
     """Whether the recorded actions, repeated from the start, did; None where they are not known."""
@@ -160,12 +160,12 @@ BUDGET = 50
 """Environment steps per episode in the paper."""
 
 SIDE_BY_SIDE = 200
-"""Episodes acted out at once; each is a simulated world of its own, and a renderer has room for so many."""
+"""Episodes simulated at once, limited by the memory of a renderer."""
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Everything an evaluation found."""
+    """The results of an evaluation."""
 
     result: dict[str, Any]
     """The content of `result.json`."""
@@ -233,7 +233,7 @@ def evaluate_in_parts(
 
 
 class _Played(NamedTuple):
-    """Some pairs acted out."""
+    """The outcome of a group of pairs."""
 
     records: tuple[EpisodeRecord, ...]
     outcome: ClosedLoop

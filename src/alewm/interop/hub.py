@@ -32,7 +32,6 @@ class PretrainedRun(ModelHubMixin):
         return super().save_pretrained(save_directory, **options)
 
     def generate_model_card(self, *_: Any, **__: Any) -> ModelCard:
-        """The card of the run."""
         return ModelCard(SharedRun.of(self.run, self.weights).card(self.run.resolve().name, self.run))
 
     def _save_pretrained(self, save_directory: Path) -> None:

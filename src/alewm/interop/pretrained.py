@@ -195,7 +195,7 @@ _COPIED = ("splits*.json", "pairs*.safetensors", "metrics.jsonl", "episodes.json
 
 @dataclass(frozen=True)
 class SharedRun:
-    """What a run has to share."""
+    """The parts of a run that are shared."""
 
     model: WorldModel
     """The newest weights, in evaluation mode."""

@@ -42,7 +42,7 @@ from alewm.shapes import Float, Tensor
 from alewm.training.checkpoint import Description, data_set_of
 
 Info = MutableMapping[str, Any]
-"""What solver and model pass to each other."""
+"""The dictionary that solver and model exchange."""
 
 _CAPACITIES = "alewm_capacities"
 """Our own entry, a tuple: the capacity of each episode in this dictionary."""
@@ -81,7 +81,7 @@ class PlanningCost(nn.Module):
         self._chosen: dict[bytes, int] = {}
 
     def forget(self) -> None:
-        """New episodes begin: no capacity is remembered."""
+        """Start new episodes: forget all capacities."""
         self._chosen.clear()
 
     def encode(self, info: Info) -> Info:
@@ -294,7 +294,7 @@ MOST_IMAGES = 2048
 
 @runtime_checkable
 class Dynamics(Protocol):
-    """What is asked of the foreign model."""
+    """The interface of a foreign model."""
 
     def encode(self, info: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
         """A dictionary with `emb` [B, T, D], from one with `pixels` [B, T, 3, Y, X], normalised."""

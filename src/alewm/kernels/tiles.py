@@ -35,7 +35,7 @@ def why_not_fused(config: ViTConfig) -> str | None:
 
 @dataclass(frozen=True)
 class Tile:
-    """One way to cut a kernel's work."""
+    """Tile sizes of one kernel."""
 
     rows: int
     """Rows a program holds."""
@@ -44,7 +44,7 @@ class Tile:
     warps: int
     """Warps per program."""
     stages: int
-    """Chunks in flight; blocks of rows, where weights stay."""
+    """Pipeline stages (`num_stages`)."""
     resident: int = 0
     """Programs per processor that stay with a chunk of weights or sums while rows come by; 0 if they stay with rows."""
 

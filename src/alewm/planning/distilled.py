@@ -128,7 +128,6 @@ class DistilledModel(nn.Module):
 
     @property
     def action_dim(self) -> int:
-        """Numbers in an action block."""
         return self.model.action_dim
 
     @property

@@ -1,4 +1,4 @@
-"""The planner on its own: two images in, actions out.
+"""The planner: two images in, actions out.
 
 ```python
 planner = Planner(model, statistics.mean, statistics.std)

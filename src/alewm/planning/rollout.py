@@ -66,7 +66,7 @@ class SlicedPredictor(Protocol):
 
 @runtime_checkable
 class PrefixImagination(Protocol):
-    """A model that can also roll out by itself, and so without computing anything twice."""
+    """A model with its own rollout, which can cache intermediate results."""
 
     def imagine_prefix(self, z_first: Tensor, actions: Tensor, last_width: int, context: int) -> list[Tensor]:
         """The H latents that follow `z_first` [N, k] under `actions` [N, H, A], each from the latest `context`.

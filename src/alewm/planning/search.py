@@ -87,7 +87,7 @@ def choose_search(
     obstacle = _why_not_recorded(model, device) if search == "cem" else f"{search} runs as it is written"
     if obstacle is not None or not isinstance(model, (WorldModel, DistilledModel)):
         return SearchChoice(plan_group, f"reference ({obstacle})")
-    from alewm.planning.gpu_search import GraphedSearch  # importing Triton takes a second, which only GPUs should cost
+    from alewm.planning.gpu_search import GraphedSearch  # Triton takes a second to import: only where it is used
 
     if isinstance(model, DistilledModel):
         return SearchChoice(GraphedSearch(model), "distilled dynamics in a CUDA graph (a GPU with Triton)")

@@ -1,4 +1,4 @@
-"""One function per figure: data in, a drawing that waits for its theme out."""
+"""One function per figure: from data to a drawing that takes its theme later."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

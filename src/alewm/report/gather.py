@@ -1,4 +1,4 @@
-"""Run folders read into memory: a report knows nothing but what they hold."""
+"""Run folders read into memory for a report."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -27,16 +27,16 @@ class Run:
     """Where it is."""
 
     config: dict[str, Any]
-    """What was asked."""
+    """The configuration."""
 
     provenance: dict[str, Any]
-    """Where and with what it ran."""
+    """The provenance."""
 
     metrics: list[dict[str, Any]]
     """What was measured while it ran, each entry with its `step`."""
 
     result: dict[str, Any]
-    """What it ended with."""
+    """The final results."""
 
     records: list[EpisodeRecord]
     """Evaluated episodes."""

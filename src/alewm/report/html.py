@@ -1,4 +1,4 @@
-"""The few HTML pieces a report is made of; everything that comes from a run is escaped here."""
+"""HTML elements of a report; all content from a run is escaped here."""
 
 import base64
 import json
@@ -91,7 +91,7 @@ def grid(pieces: Iterable[str]) -> str:
 
 
 def tiles(values: Sequence[tuple[str, str]]) -> str:
-    """Big numbers with what they are."""
+    """Large numbers with labels."""
     inner = "".join(f'<div class="tile"><b>{escape(v)}</b><span>{escape(k)}</span></div>' for k, v in values)
     return f'<div class="tiles">{inner}</div>'
 
@@ -115,7 +115,6 @@ def table(
 
 
 def section(title: str, *content: str) -> str:
-    """A titled part of the page."""
     return f"<section><h2>{escape(title)}</h2>{''.join(content)}</section>"
 
 
@@ -125,7 +124,7 @@ def found(text: str) -> str:
 
 
 def paragraph(text: str) -> str:
-    """A sentence or two in a quiet voice."""
+    """A remark in small grey type."""
     return f'<p class="muted">{escape(text)}</p>'
 
 

@@ -120,7 +120,7 @@ def new_folder(out: Path) -> Iterator[Path]:
     out = out.absolute()
     partial = out.with_name(f".{out.name}.partial")
     if partial.is_symlink():
-        partial.unlink()  # the link alone: what it leads to is not ours to empty
+        partial.unlink()  # remove the link only, not its target
     with only_writer(partial):
         _empty(partial)
         try:
@@ -237,7 +237,6 @@ class RunFolder:
         return self
 
     def finish(self, result: Mapping[str, Any]) -> None:
-        """Writes `result.json`."""
         write_json(self.result_path, result)
 
     def result(self) -> dict[str, Any]:

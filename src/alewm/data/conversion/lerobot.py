@@ -111,7 +111,6 @@ class LeRobotEpisodes:
 
     @cached_property
     def episodes(self) -> list[LeRobotEpisode]:
-        """All episodes, by index."""
         is_third = str(self.info["codebase_version"]).startswith("v3")
         found = self._episodes_v3() if is_third else self._episodes_v2()
         if not found:
@@ -121,12 +120,10 @@ class LeRobotEpisodes:
 
     @property
     def num_episodes(self) -> int:
-        """Episodes in the data set."""
         return len(self.episodes)
 
     @property
     def fps(self) -> float | None:
-        """Rows per second."""
         return float(self.info["fps"])
 
     def identity(self) -> dict[str, Any]:

@@ -59,7 +59,6 @@ class Recordings:
 
     @property
     def num_episodes(self) -> int:
-        """Episodes in the folder."""
         return len(self.names)
 
     @property

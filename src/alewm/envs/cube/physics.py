@@ -82,7 +82,7 @@ class CubeScene(CubeEnv):  # type: ignore[misc]
         mujoco.mj_rnePostConstraint(self._model, self._data)  # the contact forces among the observations
 
     def place_target(self, position: np.ndarray, quaternion: np.ndarray) -> None:
-        """Put the invisible target there; nothing feels it."""
+        """Move the invisible target, which has no contacts."""
         (target,) = self._cube_target_mocap_ids
         self._data.mocap_pos[target] = position
         self._data.mocap_quat[target] = quaternion

@@ -114,7 +114,6 @@ class DemonstrationCopies:
 
     @property
     def num_episodes(self) -> int:
-        """All copies of all demonstrations."""
         return len(self.demonstrations) * self.copies
 
     def __call__(

@@ -57,7 +57,6 @@ class DemonstrationFile:
         return content.hexdigest()[:16]
 
     def rows_of(self, demonstration: int) -> slice:
-        """Its rows."""
         return slice(int(self.ends[demonstration - 1]) if demonstration else 0, int(self.ends[demonstration]))
 
 

@@ -81,7 +81,6 @@ class PushTSimulator(Simulator):
         self._state = self._world.state()
 
     def draw(self) -> UInt8[np.ndarray, "224 224 3"]:
-        """The world as it is."""
         return self._draw(self._world.state(), self._world.contacts())
 
     def distance(self, goal: Mapping[str, np.ndarray]) -> float:

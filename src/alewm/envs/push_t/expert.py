@@ -214,7 +214,7 @@ class Expert:
         self._wanted = np.zeros(2)
 
     def forget_plan(self) -> None:
-        """Begin anew with the next action: the goal has changed, or the push is over."""
+        """Reset: the goal has changed, or the push is over."""
         self._is_pushing, self._corners = False, []
 
     def act(self, state: Float[np.ndarray, "7"], goal: Pose) -> Float[np.ndarray, "2"]:
@@ -322,7 +322,7 @@ _SATISFIED = 0.5  # share of the tolerances within which the expert leaves a pos
 
 @dataclass(frozen=True)
 class Demonstration:
-    """What the expert did, and for which poses."""
+    """A demonstration of the expert."""
 
     start: Float[np.ndarray, "7"]
     """The state it began in."""
