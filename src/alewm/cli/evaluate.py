@@ -56,13 +56,13 @@ class Evaluate:
     horizon: int = 5
     """Blocks of five actions planned ahead."""
     executed: Maybe[int] = None
-    """Blocks executed before looking and planning again, from what is left of the plan; if not given, all of them."""
+    """Blocks executed before replanning from what is left of the plan; if not given, all of them."""
     budget: int = 50
     """Environment steps per episode."""
     seed: int = 42
     """Seed of the planner's noise."""
     reference: Flag = False
-    """Search as it is written, in float32, also where a faster search could run."""
+    """Use the reference search in float32, even if a faster one is available."""
     device: str = "auto"
     """auto (a GPU where there is one), cpu, cuda, cuda:1 or mps."""
     animations: int = 4

@@ -57,7 +57,7 @@ BatchSize = Annotated[int, tyro.conf.arg(name="batch-size", aliases=("--batch",)
 T = TypeVar("T")
 
 Maybe = Annotated[T | None, tyro.conf.arg(help_behavior_hint="")]
-"""A flag that need not be given. Its help says what happens then, so that no default is shown."""
+"""An optional flag. Its help states the default."""
 
 Several = Annotated[tuple[T, ...], tyro.conf.arg(help_behavior_hint="")]
 """A flag with any number of values, none if it is not given."""

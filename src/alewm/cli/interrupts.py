@@ -33,7 +33,7 @@ def end_quietly_while_loading(program: str) -> None:
 
 
 def _heeded() -> list[signal.Signals]:
-    """The two signals, without one that whoever started this process had it ignore, as `nohup` and `&` do."""
+    """SIGINT and SIGTERM, except those that were ignored at the start, as by `nohup` and `&`."""
     return [each for each in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(each) is not signal.SIG_IGN]
 
 

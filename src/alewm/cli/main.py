@@ -93,7 +93,7 @@ def run_command(groups: Groups, program: str, description: str) -> None:
     except InputError as error:
         sys.exit(_failed(program, str(error)))
     except BrokenPipeError:
-        # The reader of our output went away (`alewm ... | head`): there is nothing left to print.
+        # The reader closed the pipe (`alewm ... | head`).
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except OSError as error:
         sys.exit(_failed(program, _storage_message(error)))
@@ -159,7 +159,7 @@ IN_OTHER_TOOLS = {
     "--num-episodes": "--episodes",
     "--samples": "--candidates",
 }
-"""Flags that people bring along, and what they are called here."""
+"""Common flags of other programs, and their names here."""
 
 
 def overview(groups: Groups, program: str, description: str) -> str:

@@ -1,1 +1,1 @@
-"""Does a model reach goals it has never seen, how sure are we, and how much of its latent did it use?"""
+"""Closed-loop success on held-out goals, its intervals, and the capacities used; probes and decoders."""

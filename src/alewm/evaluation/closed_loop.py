@@ -1,6 +1,6 @@
-"""Running a policy from stored starts to stored goals, all episodes side by side; and the policies that see nothing.
+"""Run a policy from stored starts to stored goals, all episodes in one batch; and policies without a model.
 
-The latter are the floors: what success is worth without a model, on the same pairs.
+The latter are the floors: success without a model on the same pairs.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -16,7 +16,7 @@ from alewm.shapes import Bool, Float, Int, Tensor, UInt8
 
 @runtime_checkable
 class GoalEnvs(Protocol):
-    """What evaluation asks of a batch of goal environments (`alewm.envs.contract.VectorGoalEnv` is one)."""
+    """Interface of a batch of goal environments (`alewm.envs.contract.VectorGoalEnv` is one)."""
 
     def reset_to(self, start_rows: Mapping[str, Any], goal_rows: Mapping[str, Any]) -> None:
         """Start every episode at its row, with its goal row as the goal."""
@@ -45,7 +45,7 @@ class GoalEnvs(Protocol):
 
 @runtime_checkable
 class BatchPolicy(Protocol):
-    """Something that acts in many episodes at once (`alewm.planning.policy.RecedingHorizon` and the floors are)."""
+    """A policy for many episodes at once (`alewm.planning.policy.RecedingHorizon` and the floors are)."""
 
     def begin(self, first: Tensor, goal: Tensor, episodes: Sequence[int]) -> None:
         """Start new episodes from their first and goal frames [B, Y, X, 3]."""
@@ -178,7 +178,7 @@ class GoalPairs:
 
 @dataclass(frozen=True)
 class ClosedLoop:
-    """What happened, on the CPU."""
+    """Outcomes of all episodes, on the CPU."""
 
     presolved: Bool[Tensor, "B"]
     """At the goal before the first step."""
@@ -265,7 +265,7 @@ class UniformRandom:
     def next_actions(
         self, frames: UInt8[Tensor, "B Y X 3"], active: Bool[Tensor, "B"]
     ) -> Float[Tensor, "B steps action"]:
-        """All of them: looking again would change nothing."""
+        """All actions at once."""
         return self._actions
 
 
@@ -281,12 +281,12 @@ class DoNothing:
     def next_actions(
         self, frames: UInt8[Tensor, "B Y X 3"], active: Bool[Tensor, "B"]
     ) -> Float[Tensor, "B steps action"]:
-        """Zeros for the whole budget."""
+        """Zero actions for the whole budget."""
         return torch.zeros(len(frames), self.budget, self.action_dim)
 
 
 class Replay:
-    """Recorded actions, one sequence per pair, whatever happens."""
+    """Replays the recorded actions of each pair."""
 
     def __init__(self, actions: Float[Tensor, "B steps action"]) -> None:
         self.actions = actions

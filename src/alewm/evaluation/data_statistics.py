@@ -33,7 +33,7 @@ def presolved_share(
     if len(starts) > most_pairs:
         starts = np.sort(np.random.default_rng(PAIR_SEED).choice(starts, most_pairs, replace=False))
     columns = {name: store.column(name) for name in task.state_columns}
-    # A simulator holds one world per episode and is dear to build; its worlds are loaded one after the other anyway.
+    # Simulators are slow to build, one per episode, so a small batch is reused.
     at_once = 1 if issubclass(task.vector_env_class, SimulatedVectorEnv) else min(_STATES_AT_ONCE, len(starts))
     envs = task.make_vector_env(at_once)
     num_solved = 0
@@ -108,7 +108,7 @@ def statistics_table(figures: Mapping[str, Figure], task: Task) -> str:
 
 
 def in_words(figure: Figure | None) -> str:
-    """`figure` with as many digits as a reader wants."""
+    """`figure` rounded for display."""
     if figure is None:
         return "-"
     if isinstance(figure, str):

@@ -158,7 +158,7 @@ def _finished(folder: Path, asked: dict[str, Any], capacities: Sequence[int]) ->
 
 
 def _chosen_before(networks: dict[int, dict[str, Any]]) -> tuple[int, ...]:
-    """What training pairs were found to choose when one of the networks was fitted; nothing before that."""
+    """The capacities that training pairs chose, as stored with a fitted network; empty before."""
     counts: dict[str, int] = next((each["training_pairs_by_capacity"] for each in networks.values()), {})
     return tuple(sorted(map(int, counts)))
 

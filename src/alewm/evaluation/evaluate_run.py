@@ -55,7 +55,7 @@ def success_table(results: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def comparison_lines(records: Mapping[str, Sequence[EpisodeRecord]]) -> list[str]:
-    """A line per model that met the same pairs as one before it: that first one against it."""
+    """A line per model with the same pairs as an earlier one: the paired difference."""
     first: dict[tuple[tuple[int, int], ...], str] = {}
     lines = []
     for name, other in records.items():
@@ -120,7 +120,7 @@ def percent(rate: float | None) -> str:
 
 @dataclass(frozen=True)
 class Agreement:
-    """Episodes that are in both evaluations, and those among them that ended alike."""
+    """Episodes in both evaluations, and how many of them have the same outcome."""
 
     episodes: int
     same_outcome: int
@@ -203,7 +203,7 @@ def evaluate_run(
     anew, except in the folder of a shared model: what was published stays, and the new results are compared with it.
     `command` is what the results name as their command, if not the one that was typed.
     """
-    made_with = provenance(command)  # of the start, whatever changes in a working tree until the end
+    made_with = provenance(command)  # taken at the start: the working tree may change meanwhile
     checkpoint = latest_checkpoint(run)
     model, description = load_world_model(checkpoint, device)
     settings = replace(settings, data_set=_chosen_set(run, description, settings.data_set, data_path))
@@ -282,7 +282,7 @@ def _write(folder: Path, found: Evaluation, result: dict[str, Any]) -> Path:
 
 
 def _bar(run: Path, planner: Planner, num_pairs: int, budget: int) -> Progress:
-    """A bar for the plans of an evaluation; episodes that end early need fewer."""
+    """Progress bar over plans; episodes that end early need fewer."""
     plans_per_episode = -(-budget // (planner.config.executed_blocks * planner.frame_skip))
     return Progress(f"planning with {run}", num_pairs * plans_per_episode, "plans at most")
 

@@ -47,7 +47,7 @@ _WITHOUT = "Planning from two images and PretrainedRun.save_pretrained need neit
 
 
 class NoEnvironmentError(InputError):
-    """What a run learned from cannot be acted out here."""
+    """The task of a run has no environment here."""
 
 
 def task_of(learned: DataSet) -> Task:
@@ -224,7 +224,7 @@ def read_measurement(run: Path, name: str, options: Mapping[str, Any]) -> dict[s
 def write_measurement(
     run: Path, name: str, options: Mapping[str, Any], measured: dict[str, Any], command: str | None = None
 ) -> Path:
-    """Keeps what was found, in place of what other options found before; the file.
+    """Write the result of a measurement, replacing one with other options; return the file.
 
     `command` is the command that made it, if not the one that was typed.
     """

@@ -47,7 +47,7 @@ HOLDING_STILL = "holding still"
 
 
 @dataclass(frozen=True)
-class Windows:
+class HeldOutWindows:
     """Held-out windows as latents."""
 
     rows: Int[np.ndarray, "B frames"]
@@ -101,7 +101,7 @@ def imagine_run(run: str | Path, *, data_path: Path | None = None, device: torch
     return folder
 
 
-def held_out_windows(trained: Trained) -> Windows:
+def held_out_windows(trained: Trained) -> HeldOutWindows:
     """One window of each of at most 200 held-out episodes, its start drawn from those that leave room for H blocks."""
     store, skip = trained.store, trained.shape.frame_skip
     if skip % store.draw_every:
@@ -127,7 +127,7 @@ def held_out_windows(trained: Trained) -> Windows:
     rows, steps = first + skip * np.arange(horizon + 1), first + np.arange(skip * horizon)
     features, latents = trained.encode_rows(rows.reshape(-1))
     actions = torch.as_tensor(trained.statistics.normalize(store.actions[steps.reshape(-1)])).float()
-    return Windows(
+    return HeldOutWindows(
         rows,
         features.view(*rows.shape, -1),
         latents.view(*rows.shape, -1),
@@ -146,7 +146,7 @@ def error_bands(
 
 
 @torch.no_grad()
-def _errors(run: Path, trained: Trained, windows: Windows, capacity: int) -> dict[str, dict[str, list[float]]]:
+def _errors(run: Path, trained: Trained, windows: HeldOutWindows, capacity: int) -> dict[str, dict[str, list[float]]]:
     """By what imagined: the predictor with each capacity, distilled dynamics, and a model that predicts no change."""
     model, device = trained.model, trained.device
     distilled = None
@@ -169,7 +169,7 @@ def _errors(run: Path, trained: Trained, windows: Windows, capacity: int) -> dic
 
 @torch.no_grad()
 def _strips(
-    run: Path, trained: Trained, windows: Windows, capacity: int
+    run: Path, trained: Trained, windows: HeldOutWindows, capacity: int
 ) -> tuple[str, list[str], list[int], UInt8[Tensor, "Y X 3"]]:
     """What drew the frames, names of a strip's rows, blocks ahead of its columns, and all strips as a picture."""
     chosen = np.linspace(0, len(windows.rows) - 1, min(NUM_STRIPS, len(windows.rows))).round().astype(int)
@@ -208,7 +208,7 @@ class _Nearest:
 
 
 @torch.no_grad()
-def _own_capacity(trained: Trained, windows: Windows) -> int:
+def _own_capacity(trained: Trained, windows: HeldOutWindows) -> int:
     """The capacity that most windows choose by the modal rule, from their first frame and the end of a plan."""
     support = trained.model.support
     if len(support) == 1:

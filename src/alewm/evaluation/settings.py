@@ -1,4 +1,4 @@
-"""What decides an evaluation, and the folder its results belong in."""
+"""Settings of an evaluation, and the folder of its results."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -34,7 +34,7 @@ class EvaluationSettings:
     planning: PlanningConfig = field(default_factory=PlanningConfig)
     """The planner."""
     reference_search: bool = False
-    """Search as it is written, in float32, also where a faster search could run."""
+    """Use the reference search in float32, even if a faster one is available."""
     data_set: str = ""
     """Whose pairs, of a run that learned from several data sets; empty for a run of one."""
     dynamics: str = OWN_DYNAMICS

@@ -1,4 +1,4 @@
-"""How sure a success rate is, how sure a difference on the same pairs, and which capacities were used."""
+"""Intervals of success rates, paired differences, and statistics of the chosen capacities."""
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass

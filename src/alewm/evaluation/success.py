@@ -31,7 +31,7 @@ from alewm.shapes import Float, Tensor
 
 @dataclass(frozen=True)
 class EpisodeRecord:
-    """One evaluated pair, complete enough to plan it again alone."""
+    """One evaluated pair, with everything needed to repeat its plan."""
 
     episode: int
     """Data-file episode."""

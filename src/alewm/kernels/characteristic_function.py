@@ -25,7 +25,7 @@ from alewm.regularizers.quadrature import Quadrature
 from alewm.shapes import Float, Tensor
 
 _NARROW = 16
-"""Up to this width masking each prefix beats accumulating blocks: a product this thin costs no more than writing it."""
+"""Up to this width, masking each prefix is faster than accumulating blocks."""
 
 
 def project(s: Float[Tensor, "*batch N D"], u: Float[Tensor, "*#batch D P"]) -> Float[Tensor, "*batch N P"]:

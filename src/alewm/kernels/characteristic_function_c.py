@@ -1,4 +1,4 @@
-"""The characteristic function in C, for float32 on a CPU: projections are never written down.
+"""The characteristic function in C, for float32 on a CPU, without materialising the projections.
 
 Calls release the interpreter, so the groups are shared among as many threads as torch uses; a group is never split,
 which makes the result independent of their number.
@@ -109,7 +109,7 @@ def _call(
 ) -> None:
     """Runs a C function over all groups, shared among torch's number of threads.
 
-    This is the only way to the C functions, and so the place where everything they read or write is measured.
+    All calls to the C functions pass here, and here all sizes are checked.
     """
     (G, N, D), P, C, Q = inputs[0].shape, inputs[2].shape[2], len(support), quadrature.num_knots
     H = G // max(shared, 1)
@@ -154,6 +154,6 @@ def _function(name: str, num_others: int) -> Callable[..., int]:
 
 @cache
 def _threads(num_threads: int, process: int) -> ThreadPoolExecutor:
-    """A pool of this process's own: a forked child must not wait for its parent's threads."""
+    """A thread pool per process: a forked child must not use its parent's."""
     del process
     return ThreadPoolExecutor(num_threads, thread_name_prefix="alewm-native")

@@ -65,7 +65,7 @@ class _PrefixMixture(torch.autograd.Function):
         """Gradients to the latents and to the weights."""
         s, weight, u = ctx.saved_tensors
         with full_precision(s.device):
-            # The gradient takes the projections' place; whoever walks back a second time pays for projecting again.
+            # The gradient overwrites the projections; a second backward pass recomputes them.
             x, ctx.x = (ctx.x if ctx.x is not None else _projections(s, u, ctx.support)), None
             G, R, P = x.shape
             num_tiles = triton.cdiv(P, _COLUMNS)

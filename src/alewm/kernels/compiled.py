@@ -43,7 +43,7 @@ def load_library(source: Path, flags: tuple[str, ...] = ()) -> ctypes.CDLL:
 
 @cache
 def _library_or_reason(source: Path, flags: tuple[str, ...]) -> ctypes.CDLL | str:
-    """The library, or why there is none: a compiler that fails is not asked again at every call."""
+    """The library, or why there is none; cached, so that a failing compiler runs once."""
     compiler = os.environ.get("CC") or shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
     if compiler is None:
         return "no C compiler was found"
@@ -82,7 +82,7 @@ def _build(command: tuple[str, ...], source: Path, folder: Path | None, name: st
             content = library.read_bytes()
             kept = folder / f"{name}-{_hash(content)}.so"
             try:
-                write_bytes(kept, content, mode=0o600)  # one step: processes that build at once see no halves
+                write_bytes(kept, content, mode=0o600)  # atomic, for processes that build at the same time
                 library = kept
             except OSError as error:
                 _say_once(error)
@@ -157,7 +157,7 @@ _said: list[str] = []
 
 
 def _say_once(problem: object) -> None:
-    if not _said and parent_process() is None:  # of many workers, all would say the same
+    if not _said and parent_process() is None:  # printed once, not by every worker
         _said.append(str(problem))
         print(
             f"alewm: compiled code is not kept, so every process compiles it again: {problem}. Set XDG_CACHE_HOME to a "

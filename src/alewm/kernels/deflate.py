@@ -11,7 +11,7 @@ import numpy as np
 from alewm.kernels.compiled import load_library
 
 VERSION = 1
-"""Raised whenever the same frames become other bytes: an unfinished file is not continued by another version."""
+"""Version of the encoder's output; an unfinished file is not continued by another version."""
 
 _DEFLATE = Path(__file__).parent / "deflate_c" / "deflate.c"
 _LARGEST_FRAME = 2**31 - 1

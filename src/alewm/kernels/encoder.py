@@ -24,11 +24,11 @@ from alewm.model.vit import SelfAttention, ViT, ViTBlock, ViTConfig, first_token
 from alewm.shapes import Float, Tensor
 
 _PROCESSORS = 132
-"""Of the largest GPUs; a number of programs that is the same everywhere adds sums up in the same order everywhere."""
+"""Multiprocessors of the largest GPUs; a fixed number of programs fixes the order of summation."""
 
 
 class Branch(NamedTuple):
-    """What is added to the stream: the output of a map and the map's bias."""
+    """A branch of the residual stream: a map's output and its bias."""
 
     mapped: Float[Tensor, "*batch W"]
     bias: Float[Tensor, "W"]
@@ -125,7 +125,7 @@ _add_norm.register_autograd(_gradients, setup_context=_keep)
 
 
 def fuse_blocks(encoder: ViT) -> None:
-    """Compute the encoder's blocks by these kernels from now on, wherever its products are in their dtype."""
+    """Replace the encoder's blocks by these kernels, wherever products are in their dtype."""
     encoder.first_token = first_token_by_kernels_or_plain
 
 

@@ -19,7 +19,7 @@ from alewm.shapes import Float, Tensor
 def attention(
     x: Float[Tensor, "N L W"], weight: Float[Tensor, "W3 W"], bias: Float[Tensor, "W3"], num_heads: int
 ) -> Float[Tensor, "N L W"]:
-    """Every token's mixture of its image's values, heads side by side, in the dtype of x; nothing is masked.
+    """Self-attention among the tokens of each image, without a mask; heads are concatenated, dtype is that of x.
 
     `weight` and `bias` map to queries, keys and values, in that order, each by head.
     """
@@ -118,7 +118,7 @@ def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tenso
     x, weight, _, ctx.num_heads = inputs
     mixed, lse, qkv = output
     ctx.save_for_backward(x, weight, qkv, mixed, lse)
-    ctx.mark_non_differentiable(lse, qkv)  # given out to be kept, and for nothing else
+    ctx.mark_non_differentiable(lse, qkv)  # output only to be saved for the backward pass
     ctx.set_materialize_grads(False)
 
 

@@ -107,7 +107,7 @@ def first_token_backward(
     weight0 = tl.exp2(tl.sum(query0 * key0, axis=0) * scale - total0)
     grad_score0 = weight0 * (tl.sum(grad0 * value0, axis=0) - along0) * slope
     if tl.program_id(0) == 0:
-        # Sums are kept by row until the end: to add rows up, threads wait for each other.
+        # Sums are kept per row until the end: a reduction over rows synchronises threads.
         to_query = tl.zeros((CHUNK, HEAD), tl.float32)
         for start in tl.range(0, PATCHES, CHUNK, num_stages=STAGES):
             patches = start + tl.arange(0, CHUNK)
@@ -195,5 +195,5 @@ def patches_backward(
         tl.store(grad_qkv + width + at, grad_key.to(dtype))
         tl.store(grad_qkv + 2 * width + at, grad_value.to(dtype))
         if first + CHUNK < PATCHES:
-            tl.debug_barrier()  # what was written above is read again
+            tl.debug_barrier()  # barrier: values written above are read below
     tl.store(sums + d, query_sum)

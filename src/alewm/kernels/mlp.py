@@ -19,11 +19,11 @@ from alewm.shapes import Float, Tensor
 
 _WIDEST_RESIDENT = 192
 _SHARED_BYTES = 227 * 1024
-"""What a processor of Hopper has to share among a program's threads; the largest of the tiles takes 217 KiB."""
+"""Shared memory per multiprocessor of Hopper; the largest tile takes 217 KiB."""
 
 
 def why_not_resident(device: torch.device, width: int) -> str | None:
-    """The reason that weights cannot stay on the chip while rows come by, or None.
+    """Why weights cannot stay in shared memory while rows stream through, or None.
 
     The copy engine that brings the rows came with Hopper, and no earlier GPU shares so much memory among the threads of
     a program; so one question answers both. Triton's interpreter can do all of it.
@@ -98,7 +98,7 @@ def _tiles_of(matrix: Tensor, rows: int, columns: int) -> TensorDescriptor:
 
 
 def _walks(tile: Tile, hidden: int, num_blocks: int, device: torch.device) -> int:
-    """How many programs, each with the same weights, share the rows."""
+    """Programs that share the rows, each with the same weights."""
     num_programs = tile.resident * _processors(device)
     return max(1, min(num_programs * tile.chunk // hidden, num_blocks))
 
@@ -109,7 +109,7 @@ def _sizes(width: int, hidden: int, tile: Tile) -> dict[str, int]:
 
 
 def _processors(device: torch.device) -> int:
-    """Of the GPU; the interpreter is given a few, so that programs share rows there too."""
+    """Multiprocessors of the GPU; a few in the interpreter, so that programs share rows there too."""
     return torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 8
 
 
@@ -151,7 +151,7 @@ def _(grad_y: Tensor, w2: Tensor, slope: Tensor) -> tuple[Tensor, Tensor]:
 def _keep(ctx: Any, inputs: tuple[Tensor, ...], output: tuple[Tensor, ...]) -> None:
     x, w1, _, w2 = inputs
     ctx.save_for_backward(x, w1, w2, *output[1:])
-    ctx.mark_non_differentiable(*output[1:])  # given out to be kept, and for nothing else
+    ctx.mark_non_differentiable(*output[1:])  # output only to be saved for the backward pass
     ctx.set_materialize_grads(False)
 
 

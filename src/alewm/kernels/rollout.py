@@ -1,4 +1,4 @@
-"""What a predictor's block does between its matrix products, as Triton kernels for inference.
+"""The operations of a predictor's block between its matrix products, as Triton kernels for inference.
 
 Each reads its rows once and writes once; the arithmetic is float32 whatever the tensors are.
 """

@@ -46,7 +46,7 @@ class Tile:
     stages: int
     """Pipeline stages (`num_stages`)."""
     resident: int = 0
-    """Programs per processor that stay with a chunk of weights or sums while rows come by; 0 if they stay with rows."""
+    """Persistent programs per multiprocessor that keep weights or sums while rows stream; 0 if they keep rows."""
 
     def __str__(self) -> str:
         return ",".join(map(str, vars(self).values()))

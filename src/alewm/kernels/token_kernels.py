@@ -125,7 +125,7 @@ def add_norm_backward(
     width: tl.constexpr = LEFT + RIGHT
     sums += tl.program_id(0).to(tl.int64) * (3 * width)
     scale_left, scale_right = load_columns(scale, LEFT, RIGHT)
-    # Sums are kept by row until the end: to add rows up, threads wait for each other.
+    # Sums are kept per row until the end: a reduction over rows synchronises threads.
     to_scale_left, to_scale_right = tl.zeros((ROWS, LEFT), tl.float32), tl.zeros((ROWS, RIGHT), tl.float32)
     to_shift_left, to_shift_right = tl.zeros((ROWS, LEFT), tl.float32), tl.zeros((ROWS, RIGHT), tl.float32)
     to_bias_left, to_bias_right = tl.zeros((ROWS, LEFT), tl.float32), tl.zeros((ROWS, RIGHT), tl.float32)
@@ -207,7 +207,7 @@ def narrow_backward(
         grad = tl.dot(left, tl.load(w2 + on_left + units[None, :]), input_precision="ieee")
         grad = tl.dot(right, tl.load(w2 + on_right + units[None, :]), grad, input_precision="ieee")
         rounded = (grad * read.to(tl.float32)).to(dtype)
-        # A chunk ahead: what comes from far arrives while this chunk is finished.
+        # Prefetch the next chunk while this one is computed.
         read = tl.load(slope + at + CHUNK, mask=inside & (start + CHUNK < HIDDEN), other=0.0)
         tl.store(grad_h + at, rounded, mask=inside)
         tl.store(sums + units, tl.sum(rounded.to(tl.float32), axis=0))
@@ -245,7 +245,7 @@ def narrow_backward_resident(
     num_chunks: tl.constexpr = HIDDEN // CHUNK
     walk, unit = tl.program_id(0) // num_chunks, (tl.program_id(0) % num_chunks) * CHUNK
     out_left, out_right = w2_left.load([0, unit]), w2_right.load([LEFT, unit])
-    # Kept by row until the end: to add rows up, threads wait for each other.
+    # Kept per row until the end: a reduction over rows synchronises threads.
     total = tl.zeros((ROWS, CHUNK), tl.float32)
     for block in tl.range(walk, num_blocks, tl.num_programs(0) // num_chunks, num_stages=STAGES):
         row = block * ROWS

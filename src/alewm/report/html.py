@@ -31,7 +31,7 @@ def hover_figure(svg: bytes, caption: str, curves: Mapping[str, Any], *, titled:
 
 
 @dataclass(frozen=True)
-class Film:
+class FilmSheet:
     """Frames of one episode on a sheet, row by row."""
 
     name: str
@@ -46,7 +46,7 @@ class Film:
     """Width and height of a frame."""
 
 
-def player(title: str, films: Sequence[Film]) -> str:
+def player(title: str, films: Sequence[FilmSheet]) -> str:
     """Films side by side, with one pause button and one scrubber."""
     shown = "".join(
         f'<div><p class="name"><span class="dot" style="background:var(--run-{each.color % 6})"></span>'

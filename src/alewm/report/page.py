@@ -400,7 +400,7 @@ def _frames_of(path: Path) -> list[Image.Image]:
         return [frame.convert("RGB") for frame in ImageSequence.Iterator(gif)]
 
 
-def _film(name: str, color: int, frames: Sequence[Image.Image]) -> html.Film:
+def _film(name: str, color: int, frames: Sequence[Image.Image]) -> html.FilmSheet:
     """All frames on one sheet."""
     width, height = frames[0].size
     columns = min(SHEET_COLUMNS, len(frames))
@@ -409,7 +409,7 @@ def _film(name: str, color: int, frames: Sequence[Image.Image]) -> html.Film:
         sheet.paste(frame, ((i % columns) * width, i // columns * height))
     buffer = io.BytesIO()
     sheet.save(buffer, format="WEBP", quality=85, method=4)
-    return html.Film(name, color, buffer.getvalue(), len(frames), columns, (width, height))
+    return html.FilmSheet(name, color, buffer.getvalue(), len(frames), columns, (width, height))
 
 
 def _differences(runs: Sequence[Run]) -> str:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Cell(Train):
+class CellJob(Train):
     """Train one model of the main table and do everything about it at once.
 
     After training come the 200 and the 1,000 test pairs, validation pairs, every imposed capacity and the full goal
