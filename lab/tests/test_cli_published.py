@@ -46,6 +46,6 @@ def test_without_the_codec_the_message_has_the_install_line(tmp_path):
     )
     assert done.returncode == 2
     assert "tworoom.h5, column 'pixels': compressed with HDF5 filter 32001" in done.stderr
-    assert "Install it: pip install 'alewm[lewm-data]'" in done.stderr
+    assert "Install it: pip install 'hdf5plugin>=5'" in done.stderr
     assert "Traceback" not in done.stderr
     assert not (tmp_path / "runs").exists()

@@ -129,4 +129,4 @@ def test_a_local_model_loads_without_the_extra_hub():
     asked = code.replace(str(SHIPPED), "someone/something")
     done = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True)
     assert "no folder here" in done.stderr
-    assert "alewm[hub]" in done.stderr
+    assert "pip install 'huggingface_hub>=0.30'" in done.stderr

@@ -94,4 +94,4 @@ def test_without_its_extra_a_task_is_listed_and_says_what_to_install(task, packa
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     extra = get_task(task).extra
     assert f"The task {task!r} needs the package {package!r}, which is not installed" in done.stdout
-    assert f"pip install 'alewm[{extra}]'" in done.stdout
+    assert f"pip install '.[{extra}]' in a clone" in done.stdout

@@ -34,7 +34,7 @@ class Collect:
     """Pixels per side of a frame; if not given, the task's own (224). Smaller frames are exact area averages."""
     compression: Filter = "gzip"
     """How frames are compressed, losslessly: gzip opens everywhere; zstd is smaller and faster to read, and needs the
-    extra alewm[zstd]."""
+    extra zstd."""
     behaviour: Maybe[str] = None
     """What acts while recording, for tasks that have a choice; if not given, the task's first."""
     demonstrations: Maybe[Path] = None

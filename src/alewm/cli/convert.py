@@ -12,22 +12,23 @@ from alewm.errors import InputError
 
 @dataclass(frozen=True)
 class Convert:
-    """Write an episode file from a LeRobot data set (2.x or 3.x), or from videos or images with tables of actions.
+    """Write an episode file from a LeRobot data set, stable-worldmodel's formats, or videos with tables of actions.
 
     A data file instead of a folder is copied into the present layout, in which every column has checksums; its frames
     stay as they are.
-    Needs the extra alewm[convert], except for image folders with CSV tables. docs/data.md shows the layouts. Repeating
-    the command after an interruption continues; a complete file is left as it is.
+    Needs the extra convert, except for images with CSV or npz tables; Lance tables need the extra lance. docs/data.md
+    shows the layouts. Repeating the command after an interruption continues; a complete file is left as it is.
     """
 
     source: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="SOURCE")]
     """The folder of the data set or of the recordings, or a data file."""
     out: Path
     """The file to write; its folder is made if it does not exist."""
-    format: Literal["auto", "recordings", "lerobot"] = "auto"
-    """What the folder holds; auto looks for meta/info.json, which LeRobot data sets have."""
+    format: Literal["auto", "recordings", "lerobot", "stable-worldmodel"] = "auto"
+    """What the folder holds; auto looks for meta/info.json (LeRobot), then for a Lance table or ep_len.npz
+    (stable-worldmodel)."""
     camera: Maybe[str] = None
-    """The camera of a LeRobot data set that has several, for example observation.images.top."""
+    """The camera of a data set that has several, for example observation.images.top or pixels_wrist."""
     image_size: Annotated[int | Literal["None"], tyro.conf.arg(metavar="PIXELS")] = 224
     """Pixels per side of a stored frame, averaged over areas; None keeps frames as they were recorded."""
     fit: Literal["squash", "crop"] = "squash"
@@ -41,7 +42,7 @@ class Convert:
     episodes: Maybe[int] = None
     """Only the first so many episodes."""
     compression: Filter = "gzip"
-    """How frames are compressed, losslessly; zstd needs the extra alewm[zstd]."""
+    """How frames are compressed, losslessly; zstd needs the extra zstd."""
     jobs: int = 0
     """Processes to use; 0 means one per core."""
 

@@ -60,10 +60,10 @@ def _describe_folder(path: Path) -> str:
         return describe_run(path)
 
     from alewm.data.conversion.convert import open_source
-    from alewm.data.conversion.lerobot import LeRobotEpisodes
+    from alewm.data.conversion.recordings import Recordings
 
     source = open_source(path)
-    cameras = source.cameras if isinstance(source, LeRobotEpisodes) else []
+    cameras = [] if isinstance(source, Recordings) else source.cameras
     has_choice = len(cameras) > 1
     if has_choice:
         source = open_source(path, camera=cameras[0])  # any of them sees all episodes

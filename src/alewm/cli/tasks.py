@@ -37,7 +37,7 @@ class Tasks:
         print(row("task", "needs", "actions", "random", "nothing", "recorded by"))
         for name in task_names():
             task = get_task(name)
-            needs = f"alewm[{task.extra}]" if task.extra else "-"
+            needs = f"extra {task.extra}" if task.extra else "-"
             floors = [f"{percent:.1f} %" for percent in FLOORS[name]] if name in FLOORS else ["-", "-"]
             recorded_by = [*task.behaviours, *(["demonstrations"] if task.demonstrations_home else [])]
             print(row(name, needs, task.action_dim, *floors, ", ".join(recorded_by) or "-"))

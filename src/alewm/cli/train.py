@@ -1,5 +1,6 @@
 """`alewm train`: a preset on a data file or several, as a run folder that continues when the command is repeated."""
 
+import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
@@ -92,6 +93,15 @@ class Train:
 
     def trained(self) -> Path:
         """The folder of the finished run."""
+        return replace(self, data=self._data_files())._trained()
+
+    def _data_files(self) -> tuple[Path, ...]:
+        """The data files; a Lance table is made into one first, which several processes must not do at once."""
+        from alewm.data.conversion.convert import data_file_of
+
+        return self.data if "RANK" in os.environ else tuple(map(data_file_of, self.data))
+
+    def _trained(self) -> Path:
         from alewm.training.presets import WIDTHS, preset, preset_of_file, resolve_preset
 
         if self.preset is None:

@@ -17,6 +17,7 @@ HDF5 itself protects names, types, shapes, the places of chunks and numeric attr
 import contextlib
 import importlib
 import json
+import shlex
 import subprocess
 import sys
 import zlib
@@ -30,14 +31,13 @@ import h5py
 import numpy as np
 
 from alewm.data import schema
-from alewm.data.codec import ZSTD_FILTER, ZSTD_INSTALL
-from alewm.errors import InputError
+from alewm.data.codec import ZSTD_FILTER
+from alewm.errors import InputError, install_line
 from alewm.files import parse_json
 
 _MOST_COMPRESSION = 1100
 """Largest compression factor of any filter for numbers; DEFLATE reaches 1,032."""
 
-CODEC_INSTALL = "pip install 'alewm[lewm-data]'"
 RESTORE = "Restore the file from a copy, or collect or download it again."
 
 
@@ -63,7 +63,10 @@ def open_file(path: Path) -> h5py.File:
     if not path.exists():
         raise InputError(f"{path} does not exist. Make it with `alewm collect`, or check the path.")
     if path.is_dir():
-        raise InputError(f"{path} is a folder; one HDF5 file was expected.")
+        raise InputError(
+            f"{path} is a folder; one HDF5 file was expected. Make one of the recordings in it: alewm convert "
+            f"{shlex.quote(str(path))} --out FILE.h5"
+        )
     if path.stat().st_size == 0:
         raise InputError(f"{path} is empty (0 bytes); an HDF5 file was expected. Collect or download it again.")
     try:
@@ -246,8 +249,8 @@ def check_codec(path: Path, name: str, column: h5py.Dataset) -> None:
         if not h5py.h5z.filter_avail(code):
             called = label.decode(errors="replace") or "unnamed"
             problem = f"compressed with HDF5 filter {code} ({called}), which is not installed."
-            install = ZSTD_INSTALL if code == ZSTD_FILTER else CODEC_INSTALL
-            raise fault(path, name, None, problem, f"Install it: {install}")
+            install = install_line("zstd" if code == ZSTD_FILTER else "lewm-data")
+            raise fault(path, name, None, problem, install)
 
 
 def first_line(error: BaseException) -> str:

@@ -25,7 +25,7 @@ from typing import Any, Literal, Protocol, get_args, runtime_checkable
 import h5py
 import numpy as np
 
-from alewm.errors import InputError, unknown_name
+from alewm.errors import InputError, install_line, unknown_name
 from alewm.kernels import deflate
 from alewm.kernels.compiled import NativeUnavailableError
 
@@ -35,7 +35,6 @@ Encoder = Literal["alewm", "zlib"]
 ZSTD_FILTER = 32015
 """The number under which HDF5 knows Zstandard."""
 
-ZSTD_INSTALL = "pip install 'alewm[zstd]'"
 
 DEFAULT_LEVELS = {"gzip": 6, "zstd": 15}
 """gzip: Two-Room files within a tenth of level 9's size. zstd: level 10 gave 3,810 bytes a row, 15 gives 3,457."""
@@ -111,7 +110,7 @@ class Compression:
                 except ImportError:
                     raise InputError(
                         f"The filter 'zstd' needs the package {package!r}, which is not installed. "
-                        f"Install it: {ZSTD_INSTALL}"
+                        f"{install_line('zstd')}"
                     ) from None
 
     def dataset_options(self) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from alewm.envs.contract import GoalEnv, VectorGoalEnv
-from alewm.errors import InputError, unknown_name
+from alewm.errors import InputError, install_line, unknown_name
 from alewm.resize import checked_image_size
 from alewm.shapes import Float
 
@@ -269,10 +269,9 @@ class Task:
             missing = (error.name or "").partition(".")[0]
             if self.extra is None or missing == "alewm":
                 raise
-            install = f"pip install 'alewm[{self.extra}]'"
+            install = install_line(self.extra)
             if missing in _APART and sys.version_info >= (3, 13):
-                install += f" && pip install --no-deps {' '.join(_APART)}"
+                install += f" Then: pip install --no-deps {' '.join(_APART)}"
             raise InputError(
-                f"The task {self.name!r} needs the package {missing!r}, which is not installed. "
-                f"Install the extra: {install}"
+                f"The task {self.name!r} needs the package {missing!r}, which is not installed. {install}"
             ) from error

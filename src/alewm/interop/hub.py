@@ -6,7 +6,7 @@ Needs the extra `hub`; everything else in the package works without it. Local fo
 from pathlib import Path
 from typing import Any
 
-from alewm.errors import InputError
+from alewm.errors import InputError, install_line
 from alewm.files import check_new_folder
 from alewm.interop.pretrained import SharedRun, WeightType, save_pretrained
 from alewm.training.checkpoint import latest_checkpoint
@@ -15,7 +15,7 @@ try:
     from huggingface_hub import ModelCard, ModelHubMixin, snapshot_download
 except ModuleNotFoundError as error:
     raise InputError(
-        f"The Hub needs the package {error.name!r}, which is not installed. Install the extra: pip install 'alewm[hub]'"
+        f"The Hub needs the package {error.name!r}, which is not installed. {install_line('hub')}"
     ) from error
 
 

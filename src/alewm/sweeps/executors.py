@@ -20,7 +20,7 @@ from typing import Any
 import torch
 
 from alewm.devices import find_device
-from alewm.errors import InputError
+from alewm.errors import InputError, install_line
 from alewm.sweeps.jobs import Job, JobResources, JobResult
 from alewm.workers import WorkerProcess, num_available_cores, num_processes
 
@@ -224,13 +224,13 @@ def _import_ray(address: str) -> Any:
         import ray
     except ImportError:
         raise InputError(
-            "Ray is not installed. Install it: pip install 'alewm[sweep]'; or give --jobs N, which runs N processes on "
-            "this machine without it."
+            f"Ray is not installed. {install_line('sweep')} Or give --jobs N, which runs N processes on this machine "
+            f"without it."
         ) from None
     if tuple(int(part) for part in re.findall(r"\d+", ray.__version__)[:2]) < WITH_TOKENS:
         raise InputError(
             f"Ray {ray.__version__} cannot ask for a token, so that others could run code through it. Update it: pip "
-            f"install --upgrade 'alewm[sweep]'; or give --jobs N, which runs N processes on this machine without it."
+            f"install --upgrade ray; or give --jobs N, which runs N processes on this machine without it."
         )
     return ray
 

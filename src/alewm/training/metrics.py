@@ -184,11 +184,7 @@ class TensorBoardSink:
 
 LoggerName = Literal["tensorboard", "trackio", "wandb"]
 
-_INSTALL = {
-    "tensorboard": "pip install 'alewm[tensorboard]'",
-    "trackio": "pip install trackio",
-    "wandb": "pip install wandb",
-}
+_INSTALL = {name: f"pip install {name}" for name in ("tensorboard", "trackio", "wandb")}
 
 _MOST_FAILURES = 3
 """Failures in a row after which a logger is left out: one that waits for a network would slow every line of metrics."""

@@ -1,6 +1,7 @@
 """Recordings of any of the known formats, converted into one file."""
 
 import math
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,6 +15,12 @@ from alewm.data.collect import Collected, EpisodeSource, RecordedEpisodes, colle
 from alewm.data.conversion.frames import AS_RECORDED, FrameSize
 from alewm.data.conversion.lerobot import LeRobotEpisodes, is_lerobot
 from alewm.data.conversion.recordings import Recordings
+from alewm.data.conversion.stable_worldmodel import (
+    ColumnFolderEpisodes,
+    LanceEpisodes,
+    is_column_folder,
+    lance_table,
+)
 from alewm.data.store import EpisodeStore
 from alewm.data.windows import WindowShape
 from alewm.data.writer import journal_path
@@ -21,26 +28,35 @@ from alewm.errors import InputError
 from alewm.shapes import FRAME_SKIP
 from alewm.workers import num_processes
 
-Format = Literal["auto", "recordings", "lerobot"]
+Format = Literal["auto", "recordings", "lerobot", "stable-worldmodel"]
+Source = Recordings | LeRobotEpisodes | LanceEpisodes | ColumnFolderEpisodes
 
 
 def open_source(
     path: Path, kind: Format = "auto", *, camera: str | None = None, size: FrameSize = AS_RECORDED
-) -> Recordings | LeRobotEpisodes:
+) -> Source:
     """The episodes in `path`, in the format it is found to have."""
     if not path.is_dir():
         raise InputError(
-            f"{path} is no folder. Give the folder of a LeRobot data set, of videos and their actions, or a data file."
+            f"{path} is no folder. Give the folder of a LeRobot data set, a Lance table or a folder of columns that "
+            f"stable-worldmodel wrote, a folder of videos and their actions, or a data file."
         )
     if kind == "lerobot" or (kind == "auto" and is_lerobot(path)):
         return LeRobotEpisodes(path, camera, size)
+    if kind in ("auto", "stable-worldmodel"):
+        if (table := lance_table(path)) is not None:
+            return LanceEpisodes(table, camera, size)
+        if is_column_folder(path):
+            return ColumnFolderEpisodes(path, camera, size)
+        if kind == "stable-worldmodel":
+            raise InputError(f"{path} is neither a Lance table nor a folder of columns with ep_len.npz.")
     if camera is not None:
-        raise InputError(f"--camera chooses among the cameras of a LeRobot data set; {path} is a folder of recordings.")
+        raise InputError(f"--camera chooses among the cameras of a data set; {path} is a folder of recordings.")
     return Recordings(path, size)
 
 
 def convert(
-    source: Recordings | LeRobotEpisodes,
+    source: Source,
     out: Path,
     *,
     task: str | None = None,
@@ -82,6 +98,17 @@ def convert(
         episodes_per_task=1,  # an episode is a video to decode: long enough to be worth keeping
     )
     return made, _notes(rate, WindowShape(frame_skip=frame_skip or FRAME_SKIP))
+
+
+def data_file_of(path: Path) -> Path:
+    """`path`; of a Lance table, the data file that is made of it once, beside it, with frames at their stored size."""
+    table = lance_table(path) if path.is_dir() else None
+    if table is None:
+        return path
+    out = table.with_suffix(".h5")
+    made, _ = convert(LanceEpisodes(table), out)
+    print(f"{table} is read from {out}: {made.in_words(out)}", file=sys.stderr)
+    return out
 
 
 def copy_file(

@@ -14,11 +14,9 @@ import numpy as np
 import torch
 from PIL import Image, UnidentifiedImageError
 
-from alewm.errors import InputError
+from alewm.errors import InputError, install_line
 from alewm.files import natural_order
 from alewm.resize import area_downsample
-
-CONVERT_INSTALL = "pip install 'alewm[convert]'"
 
 
 def required(module: str, path: Path) -> Any:
@@ -27,8 +25,9 @@ def required(module: str, path: Path) -> Any:
         return importlib.import_module(module)
     except ImportError:
         package = module.partition(".")[0]
+        extra = "lance" if package == "lance" else "convert"
         raise InputError(
-            f"Reading {path} needs the package {package!r}, which is not installed. Install it: {CONVERT_INSTALL}"
+            f"Reading {path} needs the package {package!r}, which is not installed. {install_line(extra)}"
         ) from None
 
 

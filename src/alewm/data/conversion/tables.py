@@ -59,7 +59,7 @@ def parquet_columns(path: Path, episode: int | None = None) -> Columns:
         table = parquet.read_table(path, filters=filters, partitioning=None)
     except (arrow.ArrowException, OSError) as error:
         raise InputError(f"{path}: not a Parquet file that can be read ({error}). Replace it.") from None
-    return {name: _as_array(table.column(name)) for name in table.column_names}
+    return {name: as_array(table.column(name)) for name in table.column_names}
 
 
 MOST_TABLE_BYTES = 2**30
@@ -76,8 +76,8 @@ def _check_size(path: Path, declared: Any) -> None:
         raise InputError(f"{path}: {declared.num_rows:,} rows are declared in a file of {size}. Replace it.")
 
 
-def _as_array(column: Any) -> np.ndarray:
-    """Numbers as they are, lists of equal length as rows; everything else as objects."""
+def as_array(column: Any) -> np.ndarray:
+    """An Arrow column: numbers as they are, lists of equal length as rows; everything else as objects."""
     values = column.to_pylist()
     if values and isinstance(values[0], list):
         try:

@@ -22,10 +22,8 @@ import h5py
 import numpy as np
 
 from alewm.envs.push_t import WHERE_DEMONSTRATIONS_ARE as WHERE
-from alewm.errors import InputError
+from alewm.errors import InputError, install_line
 from alewm.shapes import Float, Int
-
-BLOSC_INSTALL = "pip install 'alewm[push-t]'"
 
 _ARRAYS = {"states": "data/state", "actions": "data/action", "episode_ends": "meta/episode_ends"}
 """Names in the npz, and in the zarr."""
@@ -187,7 +185,7 @@ def _description(path: Path, inside: str, text: bytes) -> tuple[list[int], list[
             importlib.import_module("hdf5plugin")  # importing it registers its filters
         except ImportError:
             raise InputError(
-                f"{path} is compressed with Blosc, which needs the package 'hdf5plugin'. Install it: {BLOSC_INSTALL}"
+                f"{path} is compressed with Blosc, which needs the package 'hdf5plugin'. {install_line('push-t')}"
             ) from None
     return shape, chunks, dtype, compressor, separator
 

@@ -1,0 +1,236 @@
+"""Data sets that stable-worldmodel writes: Lance tables, and folders of `.npz` columns with images or videos.
+
+    NAME.lance/          rows in the order of episodes: episode_idx, step_idx, pixels (an encoded image), action, ...
+    NAME/                ep_len.npz  ep_offset.npz  action.npz  ...     one array `arr_0` each, all episodes in a row
+      pixels/            ep_0_step_0.jpeg ep_0_step_1.jpeg ...          or ep_0.mp4 ep_1.mp4 ...
+
+Both are read an episode at a time. Row t holds what was observed at frame t and the action taken there.
+"""
+
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from alewm.data import schema
+from alewm.data.conversion import frames as frame_files
+from alewm.data.conversion import tables
+from alewm.data.conversion.frames import AS_RECORDED, FrameSize
+from alewm.data.conversion.recordings import check_actions
+from alewm.errors import InputError, unknown_name
+from alewm.files import natural_order
+
+EPISODE, STEP = "episode_idx", "step_idx"
+LENGTHS, OFFSETS = "ep_len", "ep_offset"
+
+
+def lance_table(path: Path) -> Path | None:
+    """The Lance table that `path` is, or the only one it holds."""
+    if path.suffix == ".lance" or (path / "_versions").is_dir():
+        return path if path.is_dir() else None
+    found = sorted(path.glob("*.lance")) if path.is_dir() else []
+    if len(found) > 1:
+        names = ", ".join(table.name for table in found)
+        raise InputError(f"{path} holds several Lance tables; name one of {names}.")
+    return found[0] if found else None
+
+
+def is_column_folder(path: Path) -> bool:
+    """Whether `path` is a folder of `.npz` columns with its index of episodes."""
+    return (path / f"{LENGTHS}.npz").is_file() and (path / f"{OFFSETS}.npz").is_file()
+
+
+@dataclass(frozen=True)
+class _Episodes:
+    """What both layouts share: episodes are runs of rows, seen by one camera."""
+
+    folder: Path
+    camera: str | None = None
+    """The column of frames; may be left out where there is one only, or one called `pixels`."""
+    size: FrameSize = AS_RECORDED
+
+    @property
+    def cameras(self) -> list[str]:
+        """The columns of frames."""
+        raise NotImplementedError
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """Rows of each episode."""
+        raise NotImplementedError
+
+    @property
+    def num_episodes(self) -> int:
+        """Episodes in the data set."""
+        return len(self.lengths)
+
+    @property
+    def fps(self) -> float | None:
+        """Neither layout says it."""
+        return None
+
+    @cached_property
+    def key(self) -> str:
+        """The column of frames that is read."""
+        if not self.cameras:
+            raise InputError(
+                f"{self.folder} has no column of encoded images. alewm reads stable-worldmodel's HDF5, lance, folder "
+                f"and video formats; convert others with its own tool: swm convert NAME --dest-format lance"
+            )
+        if self.camera is not None and self.camera not in self.cameras:
+            raise unknown_name(f"camera of {self.folder}", self.camera, self.cameras)
+        if self.camera is None and len(self.cameras) > 1 and schema.PIXELS not in self.cameras:
+            raise InputError(f"{self.folder} has several cameras; choose one with --camera: {', '.join(self.cameras)}.")
+        return self.camera or (schema.PIXELS if schema.PIXELS in self.cameras else self.cameras[0])
+
+    def __call__(self, seed: int, episodes: Sequence[int]) -> Iterator[dict[str, np.ndarray]]:
+        """The episodes with these numbers; there is nothing for `seed` to decide."""
+        for episode in episodes:
+            pixels, columns = self._read(episode)
+            yield _checked(f"{self.folder}, episode {episode}", pixels, columns)
+
+    def _read(self, episode: int) -> tuple[np.ndarray, tables.Columns]:
+        """Frames and all other columns of one episode."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class LanceEpisodes(_Episodes):
+    """The episodes of a Lance table, as a source for `alewm.data.collect.collect`."""
+
+    @cached_property
+    def cameras(self) -> list[str]:
+        """Binary columns, which hold encoded images."""
+        return [field.name for field in _opened(self.folder).schema if "binary" in str(field.type)]
+
+    @cached_property
+    def lengths(self) -> np.ndarray:
+        """Rows of each episode, from the column of episode numbers alone."""
+        table = _opened(self.folder)
+        missing = {EPISODE, STEP, schema.ACTION} - set(table.schema.names)
+        if missing:
+            raise InputError(
+                f"{self.folder} lacks {', '.join(sorted(missing))}; a table that stable-worldmodel wrote was expected. "
+                f"It has {', '.join(table.schema.names)}."
+            )
+        parts = [batch.column(0).to_numpy() for batch in table.scanner(columns=[EPISODE]).to_batches()]
+        numbers = np.concatenate(parts) if parts else np.empty(0, np.int64)
+        if len(numbers) == 0:
+            raise InputError(f"{self.folder} has no rows.")
+        if (np.diff(numbers) < 0).any():
+            row = int(np.flatnonzero(np.diff(numbers) < 0)[0]) + 1
+            raise InputError(f"{self.folder}, row {row}: {EPISODE} decreases. Write the table episode by episode.")
+        starts = np.flatnonzero(np.diff(numbers, prepend=numbers[0] - 1))
+        return np.diff(starts, append=len(numbers))
+
+    def identity(self) -> dict[str, Any]:
+        """What tells this table from others: its columns and files."""
+        files = [path for path in self.folder.rglob("*") if path.is_file()]
+        return {"format": "lance", "digest": frame_files.digest_of(self.folder, files), "camera": self.key}
+
+    def _read(self, episode: int) -> tuple[np.ndarray, tables.Columns]:
+        start, count = int(self.lengths[:episode].sum()), int(self.lengths[episode])
+        others = [name for name in _opened(self.folder).schema.names if name not in self.cameras]
+        scanner = _opened(self.folder).scanner(columns=[self.key, *others], offset=start, limit=count)
+        rows = scanner.to_table()
+        columns = {name: tables.as_array(rows.column(name)) for name in others}
+        steps = columns.pop(STEP)
+        if not np.array_equal(steps, np.arange(count)):
+            raise InputError(f"{self.folder}, episode {episode}: {STEP} does not count 0, 1, 2, ...")
+        del columns[EPISODE]
+        frames = []
+        for step, content in enumerate(rows.column(self.key).to_pylist()):
+            place = f"{self.folder}, episode {episode}, step {step}"
+            if not content:
+                raise InputError(f"{place}: no image. Write the table again.")
+            frames.append(self.size.apply(frame_files.decode_image(content, place), place))
+        return frame_files.stacked(frames, f"{self.folder}, episode {episode}"), columns
+
+
+@dataclass(frozen=True)
+class ColumnFolderEpisodes(_Episodes):
+    """The episodes of a folder of columns, as a source for `alewm.data.collect.collect`."""
+
+    @cached_property
+    def cameras(self) -> list[str]:
+        """Folders in it, which hold images or videos."""
+        return sorted(path.name for path in self.folder.iterdir() if path.is_dir())
+
+    @cached_property
+    def lengths(self) -> np.ndarray:
+        """Rows of each episode, checked against the offsets."""
+        lengths, offsets = (_array(self.folder / f"{name}.npz") for name in (LENGTHS, OFFSETS))
+        lengths = lengths.astype(np.int64)
+        if (lengths < 1).any() or not np.array_equal(offsets, np.cumsum(lengths) - lengths):
+            raise InputError(f"{self.folder}: {OFFSETS}.npz does not follow from {LENGTHS}.npz. Write it again.")
+        return lengths
+
+    def identity(self) -> dict[str, Any]:
+        """What tells this folder from others: names and sizes of all its files."""
+        files = [path for path in self.folder.rglob("*") if path.is_file()]
+        digest = frame_files.digest_of(self.folder, files)
+        return {"format": "stable-worldmodel", "digest": digest, "camera": self.key}
+
+    def _read(self, episode: int) -> tuple[np.ndarray, tables.Columns]:
+        start, count = int(self.lengths[:episode].sum()), int(self.lengths[episode])
+        columns, total = {}, int(self.lengths.sum())
+        for path in sorted(self.folder.glob("*.npz")):
+            if path.stem in (LENGTHS, OFFSETS):
+                continue
+            values = _array(path)
+            if values.ndim == 0 or len(values) != total:
+                raise InputError(f"{path}: shape {list(values.shape)}, but the episodes have {total} rows together.")
+            columns[path.stem] = values[start : start + count]
+        video = self.folder / self.key / f"ep_{episode}.mp4"
+        if video.is_file():
+            return frame_files.read_video(video, self.size), columns
+        images = sorted(
+            (self.folder / self.key).glob(f"ep_{episode}_step_*"), key=lambda path: natural_order(path.name)
+        )
+        frames = [self.size.apply(frame_files.decode_image(path.read_bytes(), str(path)), str(path)) for path in images]
+        return frame_files.stacked(frames, f"{self.folder / self.key}, episode {episode}"), columns
+
+
+def _checked(place: str, pixels: np.ndarray, columns: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """One episode with actions as rows of numbers and the other columns of numbers under their names."""
+    if schema.ACTION not in columns:
+        raise InputError(f"{place}: there is no column {schema.ACTION!r}; it has {', '.join(columns) or 'none'}.")
+    action = np.asarray(columns[schema.ACTION])
+    if action.dtype.kind not in "biuf" or len(action) != len(pixels):
+        raise InputError(
+            f"{place}: {len(pixels)} frames and actions {action.dtype} {list(action.shape)}; numbers, one row per "
+            f"frame, were expected."
+        )
+    action = action.reshape(len(action), -1).astype(np.float32)
+    check_actions(action, lambda row: f"{place}, row {row}")
+    left_out = {schema.ACTION, *schema.INDEX_COLUMNS}  # the file gets its own index
+    others = {name: values for name, values in columns.items() if name not in left_out and values.dtype.kind in "biuf"}
+    return {schema.PIXELS: pixels, schema.ACTION: action, **others}
+
+
+@lru_cache(maxsize=2)
+def _opened(path: Path) -> Any:
+    """The Lance table at `path`; opened in each process, because its handle cannot be sent to another."""
+    lance = frame_files.required("lance", path)
+    try:
+        return lance.dataset(str(path))
+    except (ValueError, OSError, RuntimeError) as error:
+        reason = str(error).splitlines()[0]
+        raise InputError(f"{path}: not a Lance table that can be read ({reason}). Download it again.") from None
+
+
+@lru_cache(maxsize=16)
+def _array(path: Path) -> np.ndarray:
+    """The array in a `.npz` file; pickled objects are refused."""
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            array: np.ndarray = archive["arr_0"]
+            return array
+    except (OSError, KeyError, ValueError, zipfile.BadZipFile, EOFError) as error:
+        raise InputError(
+            f"{path}: no array `arr_0` of numbers that can be read ({error}). Download it again."
+        ) from None
