@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import tyro
 
@@ -30,7 +30,7 @@ class Distill:
     hidden: int = 128
     """Units of each of the two hidden layers."""
     horizon: int = 5
-    """Blocks of five actions that the network is fitted to roll out; that of planning."""
+    """Blocks of actions that the network is fitted to roll out; that of planning."""
     updates: int = 3000
     """Updates of each network."""
     batch_size: int = 256
@@ -43,6 +43,8 @@ class Distill:
     """auto (a GPU where there is one), cpu, cuda, cuda:1 or mps."""
     out: Maybe[Path] = None
     """Another folder for the networks; evaluate with --dynamics FOLDER then."""
+
+    WHEN_INTERRUPTED: ClassVar[str] = "Finished networks are kept; repeat the command to continue."
 
     def run(self) -> None:
         """Writes the folder, prints the errors beside those of the model's own predictor, and its path."""

@@ -22,7 +22,7 @@ class Evaluate:
     from several data sets has such a folder for each.
     """
 
-    runs: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN ...")]
+    runs: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN ...", help_behavior_hint="")]
     """Run folders of `alewm train`, or folders of shared models, which bring their held-out pairs along."""
     data: Maybe[Path] = None
     """The data file, if it is no longer where the run was trained."""
@@ -54,7 +54,7 @@ class Evaluate:
     elites: Maybe[int] = None
     """CEM: best candidates it is refined from; if not given, 30 of 300, and a tenth of any other number."""
     horizon: int = 5
-    """Blocks of five actions planned ahead."""
+    """Blocks of actions planned ahead; a block is one frame skip, 5 actions unless the model has another."""
     executed: Maybe[int] = None
     """Blocks executed before replanning from what is left of the plan; if not given, all of them."""
     budget: int = 50

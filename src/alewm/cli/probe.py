@@ -18,7 +18,7 @@ class Probe:
     latent, and no plan in it can reach for it. Kept in RUN/measurements/probes.json, which is published with the run.
     """
 
-    runs: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN ...")]
+    runs: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN ...", help_behavior_hint="")]
     """Run folders of `alewm train`, or folders of shared models."""
     data: Maybe[Path] = None
     """The data file, if it is no longer where the run was trained."""

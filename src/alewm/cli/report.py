@@ -13,7 +13,7 @@ from alewm.cli.flags import Maybe
 class Report:
     """Write one self-contained HTML page about runs: films, imagined frames, capacities, success, curves."""
 
-    runs: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN ...")]
+    runs: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN ...", help_behavior_hint="")]
     """Run folders; those below RUN/evaluations are runs too."""
     out: Maybe[Path] = None
     """The folder to write index.html and figures/ to; if not given, `report` in the run's folder, or beside it for

@@ -78,7 +78,7 @@ class Train:
     list: Flag = False
     """List the presets and stop."""
 
-    WHEN_INTERRUPTED: ClassVar[str] = "Checkpoints of before are kept; repeat the command to continue."
+    WHEN_INTERRUPTED: ClassVar[str] = "What was saved before is kept; repeat the command to continue."
 
     def run(self) -> None:
         """Trains what is left of the run."""
@@ -163,7 +163,7 @@ class Train:
 
 
 _OF_METHODS = {
-    "alewm": "chooses a capacity per sequence",
+    "alewm": "ALeWM, chooses a capacity per sequence",
     "alewm-sigreg": "ablation: SIGReg on the masked latent in place of MixSIGReg",
     "nested-dropout": "baseline: capacities from the fixed prior, no selector",
 }

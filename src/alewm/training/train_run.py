@@ -96,7 +96,7 @@ def train_run(
             except (OSError, KeyboardInterrupt) as error:
                 error.add_note(trainer.last_saved())
                 if isinstance(error, KeyboardInterrupt):
-                    error.add_note(f"Updates after it, up to {trainer.step}, are lost. Repeat the command to go on.")
+                    error.add_note(trainer.lost_if_stopped())
                 raise
             if is_first:
                 _record(folder, result)

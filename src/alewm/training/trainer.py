@@ -12,7 +12,7 @@ import torch
 from alewm.config import differences, late_field_defaults, to_dict
 from alewm.distributed import share_of_batch, this_rank, wait_for_all_ranks
 from alewm.errors import InputError
-from alewm.model.checkpoint import checkpoints_in, prune_checkpoints
+from alewm.model.checkpoint import checkpoints_in, prune_checkpoints, step_of
 from alewm.model.world_model import WorldModel, build_world_model
 from alewm.shapes import Tensor
 from alewm.training.acceleration import RECORDED, accelerated, acceleration_of
@@ -264,7 +264,14 @@ class Trainer:
     def last_saved(self) -> str:
         """Which checkpoint there is to go on from, in words."""
         saved = checkpoints_in(self.checkpoints)
-        return f"The last good checkpoint is {saved[-1]}." if saved else "No checkpoint was written yet."
+        return f"The last good checkpoint is {saved[-1]}." if saved else "Nothing was saved yet."
+
+    def lost_if_stopped(self) -> str:
+        """Which updates have to be repeated if training stops now, in words."""
+        saved = checkpoints_in(self.checkpoints)
+        last = step_of(saved[-1]) if saved else 0
+        lost = f"Updates after it, {last + 1} to {self.step}, are lost." if saved else f"{self.step} updates are lost."
+        return f"{lost if self.step > last else 'No update is lost.'} Repeat the command to continue."
 
     def _refuse(self) -> None:
         raise NonFiniteUpdateError(
