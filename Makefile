@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test pytest torture setup lint format bench docs pages clean
+.PHONY: demo test pytest torture setup lint format bench docs pages film clean
 
 demo: setup          ## The main job, small enough for a laptop
 	$(BIN)/alewm demo --out runs/demo
@@ -50,6 +50,9 @@ docs: setup          ## The documentation site, into site/
 pages: setup         ## The committed pages of the environments, from their docstrings, and of the results, from results/
 	$(BIN)/python -m alewm_lab.publishing.environment_pages
 	$(BIN)/alewm-lab results --out docs/results.md
+
+film: setup          ## The moving picture of the README, which takes minutes
+	$(BIN)/python -m alewm_lab.publishing.tasks_film
 
 clean:               ## Remove everything the other targets made, except runs/
 	rm -rf $(VENV) build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,15 +1,21 @@
-"""What `make docs` generates: the reference of the command line and of Python, and links that leave docs/ as text."""
+"""What `make docs` generates: the references of the command line and of Python, and the notebook as a page.
 
+Links that leave docs/ become text.
+"""
+
+import json
 import os
 import posixpath
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import alewm
 from alewm.cli.main import VERBS
 
 _LINK = re.compile(r"(?<!!)\[([^\]]*)\]\((\.\./[^)\s]*)(?: \"[^\"]*\")?\)")
+NOTEBOOK = "notebooks/quickstart.ipynb"
 _ROOM = {"planning": "Planning", "training": "Training", "data": "Data", "model": "Model", "evaluation": "Evaluation"}
 
 
@@ -17,9 +23,25 @@ def on_files(files, config):
     """Adds the generated pages."""
     from mkdocs.structure.files import File
 
-    for path, text in (("reference/command-line.md", command_line()), ("reference/python.md", python())):
+    pages = {
+        "reference/command-line.md": command_line(),
+        "reference/python.md": python(),
+        "notebook.md": notebook(Path(config.docs_dir).parent / NOTEBOOK),
+    }
+    for path, text in pages.items():
         files.append(File.generated(config, path, content=text))
     return files
+
+
+def notebook(path: Path) -> str:
+    """The cells of a notebook as Markdown; what they print and draw is seen when it is run."""
+    parts = []
+    for cell in json.loads(path.read_text())["cells"]:
+        source = "".join(cell["source"])
+        parts.append(source if cell["cell_type"] == "markdown" else f"```python\n{source}\n```")
+    title, *others = parts
+    where = f"This page is `notebooks/{path.name}` of the repository; open it there to run it. A test runs it as it is."
+    return "\n\n".join([title.replace("# Quickstart", "# Quickstart as a notebook"), where, *others])
 
 
 def on_page_markdown(markdown, page, config, files):
@@ -30,6 +52,8 @@ def on_page_markdown(markdown, page, config, files):
         if not target.startswith(".."):
             return found[0]
         name = target.removeprefix("../")
+        if name == NOTEBOOK:
+            return f"[{found[1]}]({posixpath.relpath('notebook.md', posixpath.dirname(page.file.src_uri) or '.')})"
         return f"{found[1]} (`{name}`)" if name.endswith((".py", ".c")) and name not in found[1] else found[1]
 
     return _LINK.sub(text_of, markdown)
