@@ -7,7 +7,6 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -240,11 +239,12 @@ def evaluate_run(
     where = simulation_device(device)
     progress = nullcontext() if is_silent else _bar(run, planner, len(pairs), settings.budget)
     with idle_threads(device), progress as bar:
+        shown = None if bar is None else _Shown(bar, planner)
         found = evaluate_in_parts(
             lambda count: task.make_vector_env(count, where, image_size),
             *(pairs, planner, model.log_prior.exp()),
             budget=settings.budget,
-            on_search=None if bar is None else partial(_advance, bar),
+            on_search=None if shown is None else shown.searched,
         )
         if bar is not None:
             bar.finish()
@@ -284,12 +284,25 @@ def _write(folder: Path, found: Evaluation, result: dict[str, Any]) -> Path:
 def _bar(run: Path, planner: Planner, num_pairs: int, budget: int) -> Progress:
     """Progress bar over plans; episodes that end early need fewer."""
     plans_per_episode = -(-budget // (planner.config.executed_blocks * planner.frame_skip))
-    return Progress(f"planning with {run}", num_pairs * plans_per_episode, "plans at most")
+    return Progress(f"planning with {run.name}", num_pairs * plans_per_episode, "plans")
 
 
-def _advance(bar: Progress, num_plans: int) -> None:
-    """A planner that tries several capacities searches more often than the bar is long."""
-    bar.advance(min(num_plans, bar.total - bar.done))
+class _Shown:
+    """The bar of an evaluation, which moves with every search and says which of its iterations is at work."""
+
+    def __init__(self, bar: Progress, planner: Planner) -> None:
+        self.bar, self.num_iterations, self.iteration = bar, planner.config.cem.num_iterations, 0
+        planner.on_iteration = self.scoring
+
+    def scoring(self) -> None:
+        """Candidates are about to be scored."""
+        self.iteration = min(self.iteration + 1, self.num_iterations)
+        self.bar.advance(0, f"(search {self.iteration}/{self.num_iterations})")
+
+    def searched(self, num_plans: int) -> None:
+        """A search has ended; a planner that tries several capacities searches more often than the bar is long."""
+        self.iteration = 0
+        self.bar.advance(min(num_plans, self.bar.total - self.bar.done))
 
 
 def _chosen_set(run: Path, description: Description, asked: str, data_path: Path | None) -> str:

@@ -121,6 +121,8 @@ class Planner:
         inner_loop: InnerLoop = plan_group,
     ) -> None:
         self.model, self.support, self.inner_loop = model, model.support, inner_loop
+        self.on_iteration: Callable[[], None] | None = None
+        """Called whenever candidates of a search are to be scored, for a progress bar."""
         self.config = config or PlanningConfig()
         self.rule = parse_capacity_rule(self.config.capacity, self.support)
         asked = self.config.context
@@ -230,7 +232,9 @@ class Planner:
                 z_goal[here],
                 noise,
                 initial_blocks[here],
-                SearchSettings(capacity, cem, self.config.goal_cost, self.context, self.config.search),
+                SearchSettings(
+                    capacity, cem, self.config.goal_cost, self.context, self.config.search, self.on_iteration
+                ),
             )
             if on_search is not None:
                 on_search(len(rows))
@@ -279,6 +283,9 @@ class Planner:
                 f"{list(pixels.shape)}."
             )
         size = getattr(self.model, "image_size", None)
+        if size is not None and min(pixels.shape[-3:-1]) < size:
+            height, width = pixels.shape[-3:-1]
+            raise InputError(f"The {which} image is {height} x {width}, but the model reads {size} x {size} or larger.")
         return torch.as_tensor(pixels) if size is None else area_downsample(torch.as_tensor(pixels), size)
 
     def __repr__(self) -> str:

@@ -4,7 +4,8 @@ The search is a function of tensors whose shapes are fixed by the configuration 
 captured version can take its place in `Planner`.
 """
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol, runtime_checkable
 
 import torch
@@ -33,6 +34,8 @@ class SearchSettings:
     """Positions the predictor reads."""
     search: SearchName = "cem"
     """How candidates are improved (`alewm.planning.searches`)."""
+    on_iteration: Callable[[], None] | None = field(default=None, compare=False)
+    """Called whenever candidates are to be scored, for a progress bar; a search recorded on a GPU never calls it."""
 
 
 @runtime_checkable
@@ -65,6 +68,8 @@ def plan_group(
     width = compared_width(settings.goal_cost, capacity, z_goal.shape[-1])
 
     def score(candidates: Float[Tensor, "B S H A"]) -> Float[Tensor, "B S"]:
+        if settings.on_iteration is not None:
+            settings.on_iteration()
         imagined = sliced_roll_out(model, z_now, candidates, capacity, last_width=width, context=context)
         return prefix_distance(imagined[-1], z_goal)
 

@@ -32,10 +32,13 @@ MODEL = Path("pretrained/two-room-tiny")
 SIMULATED = {"push-t": (100, 10), "reacher": (100, 10), "cube": (60, 6)}
 """Candidates and iterations of the search in each simulator: small ones, since every candidate is acted out."""
 MOST_PAIRS = 8
-EPISODES = 2
-SIZE, INSET, MARGIN, LABEL = 176, 60, 6, 22
+EPISODES = 3
+SIZE, GOAL, MARGIN, LABEL = 176, 72, 6, 22
+"""Pixels of a frame, of its goal, between columns, and of a line of text."""
 FRAMES_PER_SECOND, PAUSE = 14, 14
 """Frames per second, and frames that a reached goal is shown for."""
+
+FONT = ImageFont.load_default(size=14)
 
 Film = tuple[Tensor, Tensor]
 """Frames [T, Y, X, 3] and the goal [Y, X, 3]."""
@@ -68,12 +71,16 @@ def reached_in_simulator(task_name: str) -> Iterator[Film]:
             yield film(task.make_vector_env(1), pair, outcome, [0])[0]
 
 
-def panel(frame: Tensor, goal: Tensor) -> Image.Image:
-    """The frame with the goal in its corner, in a border."""
-    picture = Image.fromarray(area_downsample(frame, SIZE).numpy())
-    inset = Image.new("RGB", (INSET + 4, INSET + 4), "#d97706")
-    inset.paste(Image.fromarray(area_downsample(goal, INSET).numpy()), (2, 2))
-    picture.paste(inset, (SIZE - INSET - 4, 0))
+def panel(frame: Tensor, goal: Tensor, *, is_reached: bool) -> Image.Image:
+    """The frame, and its goal below it."""
+    picture = Image.new("RGB", (SIZE, SIZE + MARGIN + GOAL), "white")
+    picture.paste(Image.fromarray(area_downsample(frame, SIZE).numpy()), (0, 0))
+    picture.paste(Image.fromarray(area_downsample(goal, GOAL).numpy()), (0, SIZE + MARGIN))
+    draw = ImageDraw.Draw(picture)
+    draw.rectangle((0, SIZE + MARGIN, GOAL - 1, SIZE + MARGIN + GOAL - 1), outline="#d97706", width=2)
+    draw.text((GOAL + 8, SIZE + MARGIN + 4), "goal", fill="#9a5400", font=FONT)
+    if is_reached:
+        draw.text((GOAL + 8, SIZE + MARGIN + 26), "reached", fill="#15803d", font=FONT)
     return picture
 
 
@@ -81,15 +88,15 @@ def animation(films: dict[str, list[Film]]) -> bytes:
     """All tasks side by side as an animated WebP; episodes of each follow one another, with a pause at the goal."""
     tracks = {name: list(_panels(own)) for name, own in films.items()}
     length = max(map(len, tracks.values()))
-    font, pictures = ImageFont.load_default(size=14), []
+    pictures = []
     for step in range(length):
         width = len(tracks) * (SIZE + MARGIN) - MARGIN
-        sheet = Image.new("RGB", (width, SIZE + LABEL), "white")
+        sheet = Image.new("RGB", (width, LABEL + SIZE + MARGIN + GOAL), "white")
         draw = ImageDraw.Draw(sheet)
         for column, (name, track) in enumerate(tracks.items()):
             left = column * (SIZE + MARGIN)
             sheet.paste(track[min(step, len(track) - 1)], (left, LABEL))
-            draw.text((left + 2, 2), name, fill="black", font=font)
+            draw.text((left + 2, 2), name, fill="black", font=FONT)
         pictures.append(sheet)
     buffer = io.BytesIO()
     pictures[0].save(
@@ -99,7 +106,7 @@ def animation(films: dict[str, list[Film]]) -> bytes:
         append_images=pictures[1:],
         duration=1000 // FRAMES_PER_SECOND,
         loop=0,
-        quality=55,
+        quality=70,
         method=6,
         minimize_size=True,
     )
@@ -108,8 +115,8 @@ def animation(films: dict[str, list[Film]]) -> bytes:
 
 def _panels(films: list[Film]) -> Iterator[Image.Image]:
     for frames, goal in films:
-        yield from (panel(frame, goal) for frame in frames)
-        yield from [panel(frames[-1], goal)] * PAUSE
+        yield from (panel(frame, goal, is_reached=False) for frame in frames[:-1])
+        yield from [panel(frames[-1], goal, is_reached=True)] * PAUSE
 
 
 def main(out: Path = Path("docs/images/tasks.webp")) -> None:
