@@ -59,9 +59,14 @@ def on_page_markdown(markdown, page, config, files):
     return _LINK.sub(text_of, markdown)
 
 
+_RARELY_MEANT = "---\nsearch:\n  boost: 0.2\n---\n"
+"""Head of a page of reference: a search lists pages that explain before it."""
+
+
 def command_line() -> str:
     """Every verb's help, as the parser prints it."""
     parts = [
+        _RARELY_MEANT,
         "# Command line",
         "",
         "```text",
@@ -89,7 +94,7 @@ def python() -> str:
     rooms: dict[str, list[str]] = {}
     for name, home in alewm._HOME_OF.items():
         rooms.setdefault(home.split(".")[1], []).append(f"{home}.{name}")
-    parts = ["# Python", "", "All of these load from `alewm` itself: `from alewm import MixSIGReg`.", ""]
+    parts = [_RARELY_MEANT, "# Python", "", "All of these load from `alewm` itself: `from alewm import MixSIGReg`.", ""]
     for room, names in rooms.items():
         parts += [f"## {_ROOM.get(room, room.replace('_', ' ').capitalize())}", ""]
         for name in names:

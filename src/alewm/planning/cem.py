@@ -103,11 +103,13 @@ def refine(
 class CEM:
     """The search as one object: its sizes once, then any cost over any sequences.
 
-    >>> import torch
-    >>> cem = CEM(num_candidates=64, num_iterations=10, num_elites=8)
-    >>> target = torch.tensor([0.3, -0.5])
-    >>> cost = lambda candidates: (candidates.sum(2) - target).square().sum(-1)  # [B, S, H, A] to [B, S]
-    >>> plan = cem(cost, torch.zeros(1, 4, 2), generator=torch.Generator().manual_seed(0)).mean
+    ```python
+    import torch
+    cem = CEM(num_candidates=64, num_iterations=10, num_elites=8)
+    target = torch.tensor([0.3, -0.5])
+    cost = lambda candidates: (candidates.sum(2) - target).square().sum(-1)  # [B, S, H, A] to [B, S]
+    plan = cem(cost, torch.zeros(1, 4, 2), generator=torch.Generator().manual_seed(0)).mean
+    ```
     """
 
     def __init__(
