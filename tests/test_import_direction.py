@@ -33,7 +33,7 @@ MAY_IMPORT = {
     "model": FOUNDATION | {"capacity", "kernels"},
     "planning": FOUNDATION | {"capacity", "kernels", "model", "runs"},
     "data": FOUNDATION | {"kernels"},
-    "envs": FOUNDATION | {"data"},
+    "envs": FOUNDATION | {"data", "kernels"},
     "training": FOUNDATION | {"capacity", "regularizers", "kernels", "model", "planning", "data", "runs"},
     "evaluation": METHOD | {"data", "envs", "runs", "training", "tables"},
     "interop": METHOD | {"data", "envs", "runs", "training", "evaluation"},

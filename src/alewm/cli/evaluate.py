@@ -61,6 +61,8 @@ class Evaluate:
     """Environment steps per episode."""
     seed: int = 42
     """Seed of the planner's noise."""
+    drawing: Literal["as-trained", "mujoco", "batched"] = "as-trained"
+    """Who draws what the model sees (reacher, cube): whoever drew the data it was trained on, or one of the two."""
     reference: Flag = False
     """Use the reference search in float32, even if a faster one is available."""
     device: str = "auto"
@@ -102,7 +104,8 @@ class Evaluate:
         )
         planning = replace(planning, goal_cost=self.goal_cost, capacity=self.capacity, search=self.search)
         settings = EvaluationSettings(
-            *(self.split, self.episodes, self.budget, planning, self.reference, self.task or "", self.dynamics)
+            *(self.split, self.episodes, self.budget, planning, self.reference, self.task or "", self.dynamics),
+            drawing=self.drawing,
         )
         device = find_device(self.device)
         asked = [

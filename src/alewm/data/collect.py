@@ -13,7 +13,7 @@ import numpy as np
 
 from alewm.data import schema
 from alewm.data.codec import Compression
-from alewm.data.journal import remove_finished_journal
+from alewm.data.journal import described_in, remove_finished_journal
 from alewm.data.store import EpisodeStore
 from alewm.data.writer import StoreWriter, journal_path, make_record
 from alewm.errors import InputError
@@ -106,6 +106,8 @@ _FLAGS = {
     "max_steps": "--max-steps",
     schema.DRAW_EVERY: "--draw-every",
     schema.FRAME_SKIP: "--frame-skip",
+    schema.DRAWING: "--drawing",
+    schema.SHADOW_SIZE: "--shadow-size",
 }
 """What `alewm collect` stores of its flags, except how frames are compressed: that changes no frame."""
 
@@ -126,7 +128,23 @@ def collect_command(attributes: Mapping[str, Any], out: str) -> str | None:
     return f"{command} {given} --out {shlex.quote(out)}"
 
 
-_WHERE_NOTHING_IS_SAID = {"filter": "gzip", schema.DRAW_EVERY: 1}
+def begun_attributes(path: Path) -> dict[str, Any] | None:
+    """The attributes of the file `path`, finished or only begun; None where there is nothing yet."""
+    if path.exists():
+        with EpisodeStore.open(path) as store:
+            return dict(store.attributes)
+    described = described_in(journal_path(path))
+    return None if described is None else dict(described["attributes"])
+
+
+def recipe_of(store: EpisodeStore) -> dict[str, Any]:
+    """What a checkpoint says of how its data were made: the command, and who drew the frames, if the file says it."""
+    command = collect_command(store.attributes, store.path.name)
+    drawn = {name: store.attributes[name] for name in (schema.DRAWING, schema.SHADOW_SIZE) if name in store.attributes}
+    return ({"made_with": command} if command else {}) | drawn
+
+
+_WHERE_NOTHING_IS_SAID = {"filter": "gzip", schema.DRAW_EVERY: 1, schema.DRAWING: "mujoco", schema.SHADOW_SIZE: 0}
 """What a file has been made with if its attributes do not say."""
 
 

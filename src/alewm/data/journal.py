@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, cast
 
 import numpy as np
 
@@ -311,6 +311,15 @@ class Journal:
             self._file.seek(start)
             self._file.truncate()
         return record
+
+
+def described_in(path: Path) -> dict[str, Any] | None:
+    """The description that the journal at `path` begins with, or None where no journal is."""
+    if not path.is_file():
+        return None
+    with path.open("rb") as file:
+        record = _read_record(file) if _holds_description(file) else None
+    return None if record is None else cast("dict[str, Any]", json.loads(record))
 
 
 def remove_finished_journal(path: Path) -> None:

@@ -46,6 +46,10 @@ DRAW_EVERY = "draw_every"
 FRAME_SKIP = "frame_skip"
 """Among those attributes: environment steps per latent step that the file was made for; open where it is not said."""
 
+DRAWING, SHADOW_SIZE = "drawing", "shadow_size"
+"""Among those attributes: who drew the frames of a simulated task, and how fine its shadow map was; where they are
+missing, MuJoCo with its model's own (`alewm.envs.drawing`)."""
+
 ENCODER_ATTRIBUTE = "alewm_encoder"
 """Text in the file's root attributes: what made the compressed streams. It changes no frame and no fingerprint."""
 

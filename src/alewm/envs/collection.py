@@ -7,8 +7,10 @@ from typing import Any
 
 from alewm.data import schema
 from alewm.data.codec import Compression
-from alewm.data.collect import Collected, collect_watched
+from alewm.data.collect import Collected, begun_attributes, collect_watched
+from alewm.envs.drawing import Drawing, DrawingChoice
 from alewm.envs.registry import get_task
+from alewm.envs.task import Task
 from alewm.errors import InputError
 from alewm.shapes import FRAME_SKIP
 from alewm.workers import num_processes
@@ -48,6 +50,8 @@ def collect_task(
     max_steps: int | None = None,
     draw_every: int = 1,
     frame_skip: int | None = None,
+    drawing: DrawingChoice = "auto",
+    shadow_size: int = 0,
     jobs: int = 0,
 ) -> Collected:
     """What was recorded now of the `num_episodes` episodes in `out`, by `jobs` processes (0 for one per core).
@@ -56,6 +60,8 @@ def collect_task(
     `demonstrations` their copies are recorded, all of them, and nothing else acts.
     `max_steps` cuts episodes earlier than the task does. `draw_every` leaves out the frames of the rows between those
     where windows may start. `frame_skip` is stored in the file, and training takes it from there.
+    where windows may start. `drawing` and `shadow_size` (0 for the model's own) are for tasks with a choice of
+    renderers, whose files say what was chosen; auto goes on as a file at `out` was begun.
     """
     task, processes = get_task(task_name), num_processes(jobs)
     copied = None
@@ -71,15 +77,17 @@ def collect_task(
     if seed < 0 or num_episodes < 1:
         raise InputError(f"Expected a seed of 0 or more and 1 episode or more, got {seed} and {num_episodes}.")
     compression.check_installed()
-    if task.drawing_is_slow:
-        # Rendered scenes have texture, which zlib makes smaller than our encoder does, and drawing them takes longer.
-        compression = replace(compression, encoder="zlib")
     if frame_skip is not None and frame_skip < 1:
         raise InputError(f"--frame-skip is a number of environment steps, 1 or more; got {frame_skip}.")
     apart = frame_skip or FRAME_SKIP
     if draw_every < 1 or apart % draw_every:
         raise InputError(f"--draw-every is 1 or {apart}: windows have frames {apart} steps apart; got {draw_every}.")
-    source = task.episode_source(image_size, behaviour, draw_every, copied)
+    drawn = _drawing(task, out, drawing, shadow_size)
+    if task.drawing_is_slow and (drawn is None or drawn.renderer == "mujoco"):
+        # Rendered scenes have texture, which zlib makes smaller than our encoder does. It takes as long as drawing in
+        # batches, so only where MuJoCo draws, which takes longer, it costs nothing.
+        compression = replace(compression, encoder="zlib")
+    source = task.episode_source(image_size, behaviour, draw_every, copied, drawn)
     attributes: dict[str, str | int] = {"task": task.name, "image_size": image_size or task.image_size}
     if copied is not None:
         attributes |= {"behaviour": "demonstrations", **facts}
@@ -91,6 +99,8 @@ def collect_task(
                 f"--max-steps is from 1 to the {task.max_episode_steps} steps of {task.name}, got {max_steps}."
             )
         source, attributes["max_steps"] = partial(source, max_steps=max_steps), max_steps
+    if drawn is not None:
+        attributes |= drawn.attributes()
     if draw_every > 1:
         attributes[schema.DRAW_EVERY] = draw_every
     if frame_skip is not None:
@@ -107,3 +117,23 @@ def collect_task(
         # Where an episode takes seconds, an interruption should not lose many, nor the last worker be alone.
         episodes_per_task=1 if task.drawing_is_slow else 16,
     )
+
+
+def _drawing(task: Task, out: Path, choice: DrawingChoice, shadow_size: int) -> Drawing | None:
+    """How the frames of `task` are drawn; None where it has no choice of renderers, and where it draws as ever.
+
+    Files from before there was a choice say nothing, and what was begun is continued as it was begun.
+    """
+    if not task.has_renderers:
+        if choice != "auto" or shadow_size:
+            raise InputError(f"{task.name} has one way to draw its frames: leave out --drawing and --shadow-size.")
+        return None
+    if shadow_size and not _SHADOW_SIZES[0] <= shadow_size <= _SHADOW_SIZES[1]:
+        low, high = _SHADOW_SIZES
+        raise InputError(f"--shadow-size is from {low} to {high} texels, got {shadow_size}.")
+    if choice == "auto" and (begun := begun_attributes(out)) is not None:
+        return Drawing.of(begun) if schema.DRAWING in begun else None
+    return task.resolve_drawing(choice, shadow_size)
+
+
+_SHADOW_SIZES = (16, 16384)

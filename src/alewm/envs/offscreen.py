@@ -29,18 +29,20 @@ _MAX_GEOMS = 1000
 
 
 class OffscreenCamera:
-    """Draws any world of one model from one of its cameras.
+    """Draws any world of one model from one of its cameras, with a shadow map of `shadow_size` (0 for the model's own).
 
     The context is made when the first picture is asked for, so that physics needs none, and again in a forked process,
     which cannot use its parent's.
     """
 
-    def __init__(self, model: Any, camera: str, size: int) -> None:
+    def __init__(self, model: Any, camera: str, size: int, shadow_size: int = 0) -> None:
         self.model, self.size = model, size
+        self.shadow_size = shadow_size or int(model.vis.quality.shadowsize)
         self._camera = mujoco.MjvCamera()
         self._camera.type = mujoco.mjtCamera.mjCAMERA_FIXED
-        self._camera.fixedcamid = model.camera(camera).id
-        self._scene = mujoco.MjvScene(model, _MAX_GEOMS)
+        self.id = int(model.camera(camera).id)
+        self._camera.fixedcamid = self.id
+        self.scene = mujoco.MjvScene(model, _MAX_GEOMS)
         self._options = mujoco.MjvOption()
         self._view = mujoco.MjrRect(0, 0, size, size)
         self._context: Any = None
@@ -52,9 +54,9 @@ class OffscreenCamera:
         if self._process != os.getpid():
             self._open()
         everything = mujoco.mjtCatBit.mjCAT_ALL.value
-        mujoco.mjv_updateScene(self.model, data, self._options, None, self._camera, everything, self._scene)
+        mujoco.mjv_updateScene(self.model, data, self._options, None, self._camera, everything, self.scene)
         self._context.make_current()
-        mujoco.mjr_render(self._view, self._scene, self._resources)
+        mujoco.mjr_render(self._view, self.scene, self._resources)
         upside_down = np.empty((self.size, self.size, 3), np.uint8)
         mujoco.mjr_readPixels(upside_down, None, self._view, self._resources)
         return upside_down[::-1].copy()
@@ -80,10 +82,20 @@ class OffscreenCamera:
             # Asked for by name: `mujoco.GLContext` is another one if somebody imported MuJoCo before the choice.
             self._context = importlib.import_module(f"mujoco.{back_end}").GLContext(self.size, self.size)
             self._context.make_current()
-            self._resources = mujoco.MjrContext(self.model, mujoco.mjtFontScale.mjFONTSCALE_150.value)
+            self._resources = self._make_resources()
         except Exception as error:  # each back end has exceptions of its own
             raise rendering.cannot_draw(error) from error
         mujoco.mjr_setBuffer(mujoco.mjtFramebuffer.mjFB_OFFSCREEN.value, self._resources)
         self._process = os.getpid()
         # Contexts that live until interpreter shutdown print exceptions from their finalisers.
         atexit.register(self.close)
+
+    def _make_resources(self) -> Any:
+        """MuJoCo reads the size of the shadow map from the model, which other cameras share."""
+        quality = self.model.vis.quality
+        own = quality.shadowsize
+        try:
+            quality.shadowsize = self.shadow_size
+            return mujoco.MjrContext(self.model, mujoco.mjtFontScale.mjFONTSCALE_150.value)
+        finally:
+            quality.shadowsize = own

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import torch
 
+from alewm.envs.drawing import EachByItself, Painter
 from alewm.envs.simulated import Simulator
 from alewm.errors import InputError
 from alewm.resize import area_downsample
@@ -38,30 +39,33 @@ def full_length_episode(
     }
 
 
-def stacked_frames(
-    frames: Sequence[np.ndarray], image_size: int, device: torch.device | str
-) -> UInt8[np.ndarray, "T Y X 3"]:
-    """Native `frames` as one array, area-averaged to `image_size` on `device`."""
-    stacked = np.stack(frames)
-    if image_size == stacked.shape[1]:
-        return stacked
-    return area_downsample(torch.from_numpy(stacked).to(device), image_size).cpu().numpy()
-
-
 class Film:
-    """Frames of one episode, shot row by row; drawn of every `draw_every`-th row, the first before all."""
+    """Frames of one episode, shot row by row; drawn of every `draw_every`-th row, the first before all.
 
-    def __init__(self, image_size: int, device: torch.device | str = "cpu", draw_every: int = 1) -> None:
+    `painter` draws them, by default each world by itself.
+    """
+
+    def __init__(
+        self,
+        image_size: int,
+        device: torch.device | str = "cpu",
+        draw_every: int = 1,
+        painter: Painter | None = None,
+    ) -> None:
         self.image_size, self.device, self.draw_every = image_size, device, draw_every
+        self.painter = painter or EachByItself()
         self._num_shot = 0
-        self._frames: list[np.ndarray] = []
+        self._looks: list[np.ndarray] = []
 
     def shoot(self, world: Simulator) -> None:
         """Come to the next row, and add the present picture of `world` if it is one to be drawn."""
         if self._num_shot % self.draw_every == 0:
-            self._frames.append(world.draw())
+            self._looks.append(self.painter.look(world))
         self._num_shot += 1
 
     def pixels(self) -> UInt8[np.ndarray, "T Y X 3"]:
         """All frames, area-averaged to the film's size on its device."""
-        return stacked_frames(self._frames, self.image_size, self.device)
+        frames = self.painter.paint(self._looks)
+        if self.image_size != frames.shape[1]:
+            frames = area_downsample(frames if frames.is_cuda else frames.to(self.device), self.image_size)
+        return frames.cpu().numpy()

@@ -73,6 +73,7 @@ _TASKS = {
                 Visible("privileged_block_0_yaw", alike_per_turn=4),
             ),
             extra="mujoco",
+            has_renderers=True,
             drawing_is_slow=True,
         ),
         Task(
@@ -113,6 +114,7 @@ _TASKS = {
             max_episode_steps=200,
             visible=all_of("qpos", range(2), alike_per_turn=1),
             extra="mujoco",
+            has_renderers=True,
             drawing_is_slow=True,
         ),
     )

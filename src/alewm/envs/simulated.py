@@ -12,6 +12,8 @@ import numpy as np
 import torch
 
 from alewm.envs.contract import VectorGoalEnv
+from alewm.envs.drawing import Drawing, EachByItself, Painter
+from alewm.errors import InputError
 from alewm.resize import area_downsample, checked_image_size
 from alewm.shapes import Bool, Float, Tensor, UInt8
 
@@ -57,6 +59,13 @@ class Simulator(ABC):
     def distance(self, goal: Mapping[str, np.ndarray]) -> float:
         """How far the present state is from `goal`; see `VectorGoalEnv.distance`."""
 
+    @classmethod
+    def painter(cls, drawing: Drawing) -> Painter:
+        """What draws worlds of this class; an engine with one way to draw refuses others."""
+        if drawing != Drawing():
+            raise InputError(f"{cls.__name__} has one way to draw its frames, not {drawing}.")
+        return EachByItself()
+
 
 class SimulatedVectorEnv(VectorGoalEnv):
     """A batch of `simulator_class` episodes. States are float64: rounding one would change what follows."""
@@ -65,10 +74,18 @@ class SimulatedVectorEnv(VectorGoalEnv):
     native_size: ClassVar[int] = 224
     state_dtype: ClassVar[torch.dtype] = torch.float64
 
-    def __init__(self, num_envs: int, *, device: torch.device | str = "cpu", image_size: int | None = None) -> None:
+    def __init__(
+        self,
+        num_envs: int,
+        *,
+        device: torch.device | str = "cpu",
+        image_size: int | None = None,
+        drawing: Drawing = Drawing(),  # noqa: B008 (frozen)
+    ) -> None:
         size = self.native_size if image_size is None else image_size
         super().__init__(num_envs, device=device, image_size=checked_image_size(size, self.native_size))
         self._worlds = [self.simulator_class() for _ in range(num_envs)]
+        self._painter = self.simulator_class.painter(drawing)
         self._scene = self.simulator_class()  # where goals are drawn, so that drawing one disturbs no episode
         self._goals = [world.state() for world in self._worlds]
         self._has_goals = False  # without a goal no step ends early
@@ -87,15 +104,15 @@ class SimulatedVectorEnv(VectorGoalEnv):
 
     def render(self) -> UInt8[Tensor, "B Y X 3"]:
         """Frames of the worlds as they are."""
-        return self._pictures([world.draw() for world in self._worlds])
+        return self._pictures([self._painter.look(world) for world in self._worlds])
 
     def render_goal(self) -> UInt8[Tensor, "B Y X 3"]:
         """Frames of a world loaded with each goal."""
-        frames = []
+        looks = []
         for goal in self._goals:
             self._scene.load(goal)
-            frames.append(self._scene.draw())
-        return self._pictures(frames)
+            looks.append(self._painter.look(self._scene))
+        return self._pictures(looks)
 
     def distance(self) -> Float[Tensor, "B"]:
         """How far each world is from its goal."""
@@ -121,8 +138,8 @@ class SimulatedVectorEnv(VectorGoalEnv):
     def _check_values(self, rows: dict[str, Tensor], role: str) -> None:
         """Any finite number is accepted; subclasses refuse what their engine cannot hold."""
 
-    def _pictures(self, frames: list[np.ndarray]) -> UInt8[Tensor, "B Y X 3"]:
-        pictures = torch.from_numpy(np.stack(frames))
+    def _pictures(self, looks: list[np.ndarray]) -> UInt8[Tensor, "B Y X 3"]:
+        pictures = self._painter.paint(looks)
         if self.image_size != self.native_size:
             pictures = area_downsample(pictures, self.image_size)
         return pictures.to(self.device)

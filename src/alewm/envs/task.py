@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 from alewm.envs.contract import GoalEnv, VectorGoalEnv
+from alewm.envs.drawing import Drawing, DrawingChoice
 from alewm.errors import InputError, install_line, unknown_name
 from alewm.resize import checked_image_size
 from alewm.shapes import Float
@@ -180,6 +181,8 @@ class Task:
     """What to say beside every number about data made from it."""
     extra: str | None = None
     """The extra of this package that installs its simulator, if it needs one."""
+    has_renderers: bool = False
+    """Whether its frames can be drawn by MuJoCo or in batches (`alewm.envs.drawing`)."""
     drawing_is_slow: bool = False
     """Whether a frame takes tens of milliseconds or more where no graphics card draws it."""
 
@@ -245,21 +248,40 @@ class Task:
         behaviour: str | None = None,
         draw_every: int = 1,
         copied: CollectEpisodes | None = None,
+        drawing: Drawing | None = None,
     ) -> Callable[..., Iterator[dict[str, np.ndarray]]]:
         """(seed, episode indices) to finished episodes, by default of the native size and the default behaviour.
 
-        With `copied` demonstrations, to theirs.
+        With `copied` demonstrations, to theirs. `drawing` is for tasks that have a choice of renderers.
         """
         size = checked_image_size(self.image_size if image_size is None else image_size, self.image_size)
         acting = copied or self.collect_with(behaviour or self.default_behaviour)
-        return partial(acting, image_size=size, draw_every=draw_every)
+        chosen: dict[str, Any] = {"drawing": drawing} if self.has_renderers and drawing is not None else {}
+        return partial(acting, image_size=size, draw_every=draw_every, **chosen)
 
     def make_vector_env(
-        self, num_envs: int, device: torch.device | str = "cpu", image_size: int | None = None
+        self,
+        num_envs: int,
+        device: torch.device | str = "cpu",
+        image_size: int | None = None,
+        drawing: Drawing | None = None,
     ) -> VectorGoalEnv:
-        """A batch of `num_envs` episodes on `device`, drawing at `image_size` (by default the native one)."""
+        """A batch of `num_envs` episodes on `device`, drawn at `image_size` (by default the native one).
+
+        `drawing` says by whom, where the task has a choice; None is MuJoCo.
+        """
         size = self.image_size if image_size is None else image_size
-        return self.vector_env_class(num_envs, device=device, image_size=size)
+        chosen = {"drawing": drawing} if self.has_renderers and drawing is not None else {}
+        return self.vector_env_class(num_envs, device=device, image_size=size, **chosen)
+
+    def resolve_drawing(self, choice: DrawingChoice, shadow_size: int = 0) -> Drawing:
+        """What `choice` means on this machine, for a task with a choice of renderers."""
+        from alewm.envs.batched import MujocoSimulator, resolve_drawing
+
+        simulator = getattr(self.vector_env_class, "simulator_class", None)
+        if simulator is None or not issubclass(simulator, MujocoSimulator):
+            raise InputError(f"The task {self.name!r} is not simulated by MuJoCo: it has no choice of renderers.")
+        return resolve_drawing(choice, shadow_size, simulator.camera(shadow_size))
 
     def _load(self, home: str) -> Any:
         module, _, name = home.partition(":")

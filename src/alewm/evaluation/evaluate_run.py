@@ -4,9 +4,10 @@ An evaluation of a shared model is compared with its published records, episode 
 """
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +16,12 @@ import torch
 from alewm.config import late_field_defaults
 from alewm.data.store import EpisodeStore
 from alewm.devices import idle_threads, simulation_device
-from alewm.envs.task import Task
+from alewm.envs.contract import VectorGoalEnv
 from alewm.errors import InputError
 from alewm.evaluation.animations import ACTIONS, choose_episodes, film, write_gif
 from alewm.evaluation.closed_loop import GoalPairs
 from alewm.evaluation.distill_run import with_dynamics
-from alewm.evaluation.held_out import find_pairs, task_of
+from alewm.evaluation.held_out import drawing_of, find_pairs, task_of
 from alewm.evaluation.settings import OWN_DYNAMICS, EvaluationSettings, check_same_settings, results_folder
 from alewm.evaluation.success import (
     EpisodeRecord,
@@ -236,12 +237,12 @@ def evaluate_run(
     )
     pairs = find_pairs(run, learned, settings, data_path)
     image_size = description.config.model.encoder.image_size
-    where = simulation_device(device)
+    where, drawing = simulation_device(device), drawing_of(task, learned, settings)
     progress = nullcontext() if is_silent else _bar(run, planner, len(pairs), settings.budget)
     with idle_threads(device), progress as bar:
         shown = None if bar is None else _Shown(bar, planner)
         found = evaluate_in_parts(
-            lambda count: task.make_vector_env(count, where, image_size),
+            lambda count: task.make_vector_env(count, where, image_size, drawing),
             *(pairs, planner, model.log_prior.exp()),
             budget=settings.budget,
             on_search=None if shown is None else shown.searched,
@@ -262,7 +263,7 @@ def evaluate_run(
         result["as_published"] = asdict(compared)
     if not is_own:
         RunFolder(folder).open(described, command=command)
-    _film(folder / "animations", task, pairs, found, num_animations)
+    _film(folder / "animations", partial(task.make_vector_env, drawing=drawing), pairs, found, num_animations)
     return EvaluatedRun(_write(folder, found, result), result, compared, found.records)
 
 
@@ -321,16 +322,16 @@ def _chosen_set(run: Path, description: Description, asked: str, data_path: Path
     return asked if len(known) > 1 else ""
 
 
-def _film(folder: Path, task: Task, pairs: GoalPairs, found: Evaluation, count: int) -> None:
+def _film(
+    folder: Path, make_env: Callable[[int], VectorGoalEnv], pairs: GoalPairs, found: Evaluation, count: int
+) -> None:
     """Some episodes at the task's full image size, in place of those of an earlier evaluation."""
     for old in folder.glob("episode-*.gif"):
         old.unlink()
     chosen = choose_episodes(found.records, count)
     if not chosen:
         return
-    for index, (frames, goal) in zip(
-        chosen, film(task.make_vector_env(len(chosen)), pairs, found.outcome, chosen), strict=True
-    ):
+    for index, (frames, goal) in zip(chosen, film(make_env(len(chosen)), pairs, found.outcome, chosen), strict=True):
         record = found.records[index]
         outcome = "reached" if record.success else "missed"
         start = f"-from-{record.start_step}" if pairs.streams else ""  # an episode may have several

@@ -29,6 +29,7 @@ from alewm.data.splits import (
 )
 from alewm.data.store import EpisodeStore
 from alewm.data.windows import WindowShape
+from alewm.envs.drawing import Drawing
 from alewm.envs.registry import get_task, task_names
 from alewm.envs.task import Task
 from alewm.errors import InputError, unknown_name
@@ -58,6 +59,20 @@ def task_of(learned: DataSet) -> Task:
             f"measured in an environment, on recorded states: enter yours (docs/own-task.md). {_WITHOUT}"
         )
     return get_task(learned.task)
+
+
+def drawing_of(task: Task, learned: DataSet, settings: EvaluationSettings) -> Drawing | None:
+    """Who draws what a model sees in evaluation: whoever drew what it was trained on, unless `settings` say otherwise.
+
+    None where the task has no choice of renderers. An imported model's data say nothing, so MuJoCo draws.
+    """
+    if not task.has_renderers:
+        if settings.drawing != "as-trained":
+            raise InputError(f"{task.name} has one way to draw its frames: leave out --drawing.")
+        return None
+    if settings.drawing == "as-trained":
+        return Drawing.of(learned.data)
+    return task.resolve_drawing(settings.drawing)
 
 
 def state_columns_in(store: EpisodeStore, task: Task) -> tuple[str, ...]:

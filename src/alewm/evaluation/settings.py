@@ -41,6 +41,8 @@ class EvaluationSettings:
     """What imagines the future: `own` (the model's predictor), `distilled` (those beside the run), or their folder."""
     pairs_per_episode: int = field(default=1, metadata=ADDED_LATER)
     """Pairs of each episode; above one they are others than the single ones (`data.splits`)."""
+    drawing: Literal["as-trained", "mujoco", "batched"] = field(default="as-trained", metadata=ADDED_LATER)
+    """Who draws what the model sees: as the data it was trained on say, or one of the two."""
 
     def __post_init__(self) -> None:
         if self.pairs_per_episode < 1:
@@ -91,6 +93,7 @@ class EvaluationSettings:
             != (usual.planning.horizon, usual.planning.executed_blocks),
             f"seed-{planning.seed}": planning.seed != usual.planning.seed,
             "reference-search": self.reference_search,
+            f"drawn-by-{self.drawing}": self.drawing != usual.drawing,
             f"dynamics-{Path(self.dynamics).name}": self.dynamics != usual.dynamics,
         }
         return "_".join(part.replace(":", "-").replace(",", "-") for part, is_unusual in parts.items() if is_unusual)

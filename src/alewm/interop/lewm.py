@@ -24,7 +24,7 @@ from typing import Any
 import torch
 
 from alewm.config import late_field_defaults, to_dict
-from alewm.data.collect import collect_command
+from alewm.data.collect import recipe_of
 from alewm.data.normalize import ActionStatistics
 from alewm.data.splits import Splits, load_or_make_splits
 from alewm.data.store import EpisodeStore
@@ -161,9 +161,8 @@ def _read_data(path: Path) -> _Data:
             "fingerprint": store.fingerprint,
             "episodes": store.num_episodes,
             "frames": store.num_frames,
+            **recipe_of(store),
         }
-        if command := collect_command(store.attributes, store.path.name):
-            identity["made_with"] = command
         statistics = ActionStatistics.of_training(store, splits)
         return _Data(store.attributes.get("task"), statistics, splits, identity)
 

@@ -15,7 +15,7 @@ import torch
 
 from alewm.config import to_dict
 from alewm.data import schema
-from alewm.data.collect import collect_command
+from alewm.data.collect import recipe_of
 from alewm.data.frames import verify_frames
 from alewm.data.loader import LoaderConfig, WindowLoader
 from alewm.data.normalize import ActionStatistics
@@ -187,9 +187,8 @@ class TrainingData:
             training, self.validation_windows(config, device, num_threads) or (), recalibration=recalibration
         )
 
-    def _recipe(self) -> dict[str, str]:
-        command = collect_command(self.store.attributes, self.store.path.name)
-        return {"made_with": command} if command else {}
+    def _recipe(self) -> dict[str, Any]:
+        return recipe_of(self.store)
 
     def num_windows(self, part: str) -> int:
         """Windows of the episodes of `part`: of training episodes, an epoch."""

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -11,6 +12,7 @@ from alewm.capacity.prior import polynomial_prior
 from alewm.devices import find_device
 from alewm.envs.two_room.env import TwoRoomVectorEnv
 from alewm.errors import InputError
+from alewm.kernels.raster import TriangleScene
 from alewm.kernels.tiles import why_not_fused
 from alewm.model.vit import ViTBlock, apply_blocks, attend
 from alewm.model.world_model import build_world_model
@@ -23,9 +25,11 @@ from alewm.shapes import Tensor
 from alewm.training.acceleration import GraphedUpdates, random_batch, updates_of
 from alewm.training.presets import preset
 from alewm.training.step import repeatable
+from alewm_lab.benchmarks.drawing import compare_renderers
 from alewm_lab.benchmarks.timing import print_line
 
 _REPEATED_UPDATES = 50
+_DRAWN_STATES = 200
 
 
 class Difference(NamedTuple):
@@ -260,6 +264,19 @@ def _relative(found: Tensor, expected: Tensor) -> float:
     return float(difference / expected.detach().double().abs().max())
 
 
+def _drawing(preset_name: str, batch: int, where: torch.device) -> Iterator[Difference]:
+    """Frames of 200 recorded states beside those that MuJoCo draws on this machine, by the card's own OpenGL."""
+    from alewm.kernels.raster_triton import TritonRenderer
+
+    def on_gpu(scene: TriangleScene) -> Callable[[np.ndarray], np.ndarray]:
+        renderer = TritonRenderer(scene, where)
+        return lambda poses: renderer.draw(poses).cpu().numpy()
+
+    for task in ("reacher", "cube"):
+        for what, (found, allowed) in compare_renderers(task, _DRAWN_STATES, on_gpu).items():
+            yield Difference(what, found, allowed)
+
+
 _CHECKS: tuple[Callable[[str, int, torch.device], Iterator[Difference]], ...] = (
     _regularizer,
     _attention,
@@ -269,4 +286,5 @@ _CHECKS: tuple[Callable[[str, int, torch.device], Iterator[Difference]], ...] = 
     _precision,
     _updates,
     _repeated,
+    _drawing,
 )

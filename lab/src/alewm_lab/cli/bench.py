@@ -102,6 +102,38 @@ class BenchReplaySimulated:
 
 
 @dataclass(frozen=True)
+class BenchDrawing:
+    """Frames per second and agreement with MuJoCo of the batched renderer: in C, and on a GPU for several sizes."""
+
+    task_name: Annotated[Literal["reacher", "cube"], tyro.conf.arg(name="task")] = "reacher"
+    """The task."""
+    frames: int = 40
+    """Recorded states to draw."""
+    repeats: int = 3
+    """Timed calls after the first; the best is reported."""
+    threads: tuple[int, ...] = (1,)
+    """Threads of the C path, one row each."""
+    shadow_size: int = 0
+    """Texels per side of the shadow map; 0 for the model's own."""
+    device: str = "auto"
+    """auto (a GPU where there is one), cpu, cuda or cuda:1."""
+    blocks: tuple[int, ...] = (64, 128, 256)
+    """On a GPU: triangles and pixels per program."""
+    edges: tuple[float, ...] = (0.012, 0.024, 0.05)
+    """On a GPU: metres that a triangle may be long before it is cut."""
+    batches: tuple[int, ...] = (16, 64, 256)
+    """On a GPU: frames drawn at once."""
+    picture: Maybe[Path] = None
+    """A PNG of three states to write: MuJoCo's frame, ours, and eight times their difference."""
+
+    def run(self) -> None:
+        """Prints the table and the line of JSON."""
+        from alewm_lab.benchmarks.drawing import bench_drawing
+
+        bench_drawing(**vars(self))
+
+
+@dataclass(frozen=True)
 class BenchPushT:
     """Push-T: physics and drawing per second on one core, and the share of demonstrations that reach their pose.
 
@@ -439,6 +471,7 @@ class Bench:
             | Annotated[BenchReplay, tyro.conf.subcommand("replay")]
             | Annotated[BenchReplaySimulated, tyro.conf.subcommand("replay-simulated")]
             | Annotated[BenchTrueSimulator, tyro.conf.subcommand("true-simulator")]
+            | Annotated[BenchDrawing, tyro.conf.subcommand("drawing")]
             | Annotated[BenchPushT, tyro.conf.subcommand("push-t")]
             | Annotated[BenchTrainStep, tyro.conf.subcommand("train-step")]
             | Annotated[BenchEncoderBlocks, tyro.conf.subcommand("encoder-blocks")]

@@ -20,6 +20,7 @@ import torch
 
 from alewm.envs.cube import physics
 from alewm.envs.cube.physics import SUCCESS_DISTANCE, CubeSimulator
+from alewm.envs.drawing import Drawing
 from alewm.envs.recording import Film, episode_stream, full_length_episode
 from alewm.envs.task import GOAL_OFFSET, Figure, TaskStatistics
 
@@ -54,6 +55,7 @@ def _collect_episodes(
     max_steps: int = MAX_STEPS,
     draw_every: int = 1,
     device: torch.device | str = "cpu",
+    drawing: Drawing = Drawing(),  # noqa: B008 (frozen)
     new_goals: bool,
 ) -> Iterator[dict[str, np.ndarray]]:
     """Finished episodes in the order asked for, with `pixels` uint8 [T, Y, X, 3] unless `draw_every` is 0.
@@ -62,7 +64,7 @@ def _collect_episodes(
     row, `reward` is 1 there and 0 elsewhere.
     """
     for index in episode_indices:
-        film = Film(image_size, device, draw_every) if draw_every else None
+        film = Film(image_size, device, draw_every, CubeSimulator.painter(drawing)) if draw_every else None
         columns = _episode(seed, index, new_goals, max_steps, film)
         yield columns if film is None else {"pixels": film.pixels(), **columns}
 

@@ -14,9 +14,10 @@ from typing import Any
 
 import numpy as np
 
+from alewm.envs.batched import MujocoSimulator
 from alewm.envs.offscreen import OffscreenCamera, mujoco
-from alewm.envs.simulated import Columns, Simulator
-from alewm.shapes import Float, UInt8
+from alewm.envs.simulated import Columns
+from alewm.shapes import Float
 
 # After `offscreen`, which chooses the back end that these look for when they are imported.
 from ogbench.manipspace import lie  # isort: skip
@@ -110,9 +111,9 @@ def scene() -> CubeScene:
 
 
 @cache
-def camera() -> OffscreenCamera:
-    """What draws the scene, one per process."""
-    return OffscreenCamera(scene().model, _CAMERA, IMAGE_SIZE)
+def camera(shadow_size: int = 0) -> OffscreenCamera:
+    """What draws the scene, from the front and without a target, one per process and size of the shadow map."""
+    return OffscreenCamera(scene().model, _CAMERA, IMAGE_SIZE, shadow_size)
 
 
 def turned(yaw: float) -> Float[np.ndarray, "4"]:
@@ -127,12 +128,13 @@ SUCCESS_DISTANCE = 0.04
 _WORDS = "privileged/target_task"  # the one column that is text, and the same in every row
 
 
-class CubeSimulator(Simulator):
+class CubeSimulator(MujocoSimulator):
     """One world; all worlds of a process share the scene and the camera."""
 
+    camera = staticmethod(camera)
+
     def __init__(self) -> None:
-        self._data = mujoco.MjData(scene().model)
-        super().__init__()
+        super().__init__(mujoco.MjData(scene().model))
 
     @staticmethod
     def resting_row() -> Columns:
@@ -146,15 +148,15 @@ class CubeSimulator(Simulator):
     def load(self, row: Mapping[str, np.ndarray]) -> None:
         """Positions and velocities; controls, time and the solver's memory begin at zero."""
         model = scene().model
-        mujoco.mj_resetData(model, self._data)
-        self._data.qpos[:] = row["qpos"]
-        self._data.qvel[:] = row["qvel"]
-        mujoco.mj_forward(model, self._data)
-        self._previous = (self._data.qpos.copy(), self._data.qvel.copy())
+        mujoco.mj_resetData(model, self.data)
+        self.data.qpos[:] = row["qpos"]
+        self.data.qvel[:] = row["qvel"]
+        mujoco.mj_forward(model, self.data)
+        self._previous = (self.data.qpos.copy(), self.data.qvel.copy())
 
     def state(self) -> Columns:
         """`qpos` [21] and `qvel` [20]."""
-        return {"qpos": self._data.qpos.copy(), "qvel": self._data.qvel.copy()}
+        return {"qpos": self.data.qpos.copy(), "qvel": self.data.qvel.copy()}
 
     def columns(self, goal: Mapping[str, np.ndarray]) -> Columns:
         """The recorded columns, the target being the cube of the goal."""
@@ -175,22 +177,18 @@ class CubeSimulator(Simulator):
 
     def cube_distance(self, target: Float[np.ndarray, "3"]) -> float:
         """Metres from the cube's centre to `target`."""
-        return float(np.linalg.norm(self._data.qpos[CUBE_POSITION] - target))
+        return float(np.linalg.norm(self.data.qpos[CUBE_POSITION] - target))
 
     def advance(self, action: np.ndarray, goal: Mapping[str, np.ndarray] | None) -> None:
         """One control step of 0.05 s towards a pose relative to the present one."""
         scene = self._scene()
         scene.set_control(np.asarray(action, np.float64))
-        self._previous = (self._data.qpos.copy(), self._data.qvel.copy())
+        self._previous = (self.data.qpos.copy(), self.data.qvel.copy())
         scene.advance()
-
-    def draw(self) -> UInt8[np.ndarray, "native native 3"]:
-        """The scene from the front, without a target."""
-        return camera()(self._data)
 
     def distance(self, goal: Mapping[str, np.ndarray]) -> float:
         """Metres from the cube's centre to that of the goal's."""
         return self.cube_distance(goal["qpos"][CUBE_POSITION])
 
     def _scene(self) -> CubeScene:
-        return scene().of(self._data, self._previous)
+        return scene().of(self.data, self._previous)

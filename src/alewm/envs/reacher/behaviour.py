@@ -12,6 +12,7 @@ from typing import ClassVar
 import numpy as np
 import torch
 
+from alewm.envs.drawing import Drawing
 from alewm.envs.reacher import physics
 from alewm.envs.reacher.physics import TARGET_RADIUS
 from alewm.envs.recording import Film, episode_stream, full_length_episode
@@ -46,6 +47,7 @@ def collect_episodes(
     max_steps: int = MAX_STEPS,
     draw_every: int = 1,
     device: torch.device | str = "cpu",
+    drawing: Drawing = Drawing(),  # noqa: B008 (frozen)
 ) -> Iterator[dict[str, np.ndarray]]:
     """Finished episodes in the order asked for, with `pixels` uint8 [T, Y, X, 3] unless `draw_every` is 0.
 
@@ -54,7 +56,7 @@ def collect_episodes(
     far by 1000, and `success` is NaN, as there is no goal.
     """
     for index in episode_indices:
-        film = Film(image_size, device, draw_every) if draw_every else None
+        film = Film(image_size, device, draw_every, physics.ReacherSimulator.painter(drawing)) if draw_every else None
         columns = _episode(seed, index, max_steps, film)
         yield columns if film is None else {"pixels": film.pixels(), **columns}
 

@@ -13,9 +13,10 @@ from typing import Any
 
 import numpy as np
 
+from alewm.envs.batched import MujocoSimulator
 from alewm.envs.offscreen import OffscreenCamera, mujoco
-from alewm.envs.simulated import Columns, Simulator
-from alewm.shapes import Float, UInt8
+from alewm.envs.simulated import Columns
+from alewm.shapes import Float
 
 IMAGE_SIZE = 224
 """Pixels per side of the native picture."""
@@ -49,9 +50,9 @@ def model() -> Any:
 
 
 @cache
-def camera() -> OffscreenCamera:
-    """What draws the model, one per process: it looks straight down from 0.75 m."""
-    return OffscreenCamera(model(), _CAMERA, IMAGE_SIZE)
+def camera(shadow_size: int = 0) -> OffscreenCamera:
+    """What draws the model, one per process and size of the shadow map: it looks straight down from 0.75 m."""
+    return OffscreenCamera(model(), _CAMERA, IMAGE_SIZE, shadow_size)
 
 
 def finger_position(qpos: Float[np.ndarray, "2"]) -> Float[np.ndarray, "2"]:
@@ -68,12 +69,13 @@ def pixels_per_metre() -> float:
     return IMAGE_SIZE / seen
 
 
-class ReacherSimulator(Simulator):
+class ReacherSimulator(MujocoSimulator):
     """One arm; all arms of a process share the model and the camera."""
 
+    camera = staticmethod(camera)
+
     def __init__(self) -> None:
-        self._data = mujoco.MjData(model())
-        super().__init__()
+        super().__init__(mujoco.MjData(model()))
 
     @staticmethod
     def resting_row() -> Columns:
@@ -82,14 +84,14 @@ class ReacherSimulator(Simulator):
 
     def load(self, row: Mapping[str, np.ndarray]) -> None:
         """Joint angles and velocities; nothing else is state."""
-        mujoco.mj_resetData(model(), self._data)
-        self._data.qpos[:] = row["qpos"]
-        self._data.qvel[:] = row["qvel"]
-        mujoco.mj_forward(model(), self._data)
+        mujoco.mj_resetData(model(), self.data)
+        self.data.qpos[:] = row["qpos"]
+        self.data.qvel[:] = row["qvel"]
+        mujoco.mj_forward(model(), self.data)
 
     def state(self) -> Columns:
         """`qpos` and `qvel` [2]: shoulder, wrist."""
-        return {"qpos": self._data.qpos.copy(), "qvel": self._data.qvel.copy()}
+        return {"qpos": self.data.qpos.copy(), "qvel": self.data.qvel.copy()}
 
     def columns(self, goal: Mapping[str, np.ndarray]) -> Columns:
         """The recorded columns, the target being where the finger is at the goal."""
@@ -108,7 +110,7 @@ class ReacherSimulator(Simulator):
 
     def finger(self) -> Float[np.ndarray, "2"]:
         """(x, y) of the finger in metres."""
-        position: np.ndarray = self._data.geom("finger").xpos[:2].copy()
+        position: np.ndarray = self.data.geom("finger").xpos[:2].copy()
         return position
 
     def advance(self, action: np.ndarray, goal: Mapping[str, np.ndarray] | None) -> None:
@@ -120,15 +122,11 @@ class ReacherSimulator(Simulator):
 
     def substep(self, action: np.ndarray) -> None:
         """One physics step of 0.02 s; MuJoCo clamps the torques to [-1, 1]."""
-        self._data.ctrl[:] = action
+        self.data.ctrl[:] = action
         # The halves of a step in this order, as dm_control has them: all positions then belong to the new state.
-        mujoco.mj_step2(model(), self._data)
-        mujoco.mj_step1(model(), self._data)
-
-    def draw(self) -> UInt8[np.ndarray, "native native 3"]:
-        """The arm from above, without a target."""
-        return camera()(self._data)
+        mujoco.mj_step2(model(), self.data)
+        mujoco.mj_step1(model(), self.data)
 
     def distance(self, goal: Mapping[str, np.ndarray]) -> float:
         """The larger joint error in units of its tolerance."""
-        return float(np.abs(self._data.qpos - goal["qpos"]).max() / JOINT_TOLERANCE)
+        return float(np.abs(self.data.qpos - goal["qpos"]).max() / JOINT_TOLERANCE)

@@ -1,0 +1,178 @@
+"""How fast and how faithfully frames of MuJoCo tasks are drawn in batches, beside MuJoCo's own on this machine."""
+
+import itertools
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image
+
+from alewm.data.codec import Compression
+from alewm.devices import find_device
+from alewm.envs.batched import MujocoSimulator, poses_of, triangle_scene, triton_works
+from alewm.envs.registry import get_task
+from alewm.errors import InputError
+from alewm.kernels.raster import TriangleScene
+from alewm.kernels.raster_c import CRenderer
+from alewm.shapes import Float, Tensor, UInt8
+from alewm_lab.benchmarks.timing import print_line
+
+MOST_MEAN = {"reacher": 0.02, "cube": 0.2}
+MOST_SHARE = {"reacher": 5e-4, "cube": 5e-3}
+"""Limits of agreement with the OpenGL of any machine: mean difference in grey levels, share of pixels off by over 8."""
+
+_OFF = 8
+_EPISODES = 4
+
+
+class Seconds:
+    """Time that passed inside of its blocks: on the clock, and of processors, which other programs do not stretch."""
+
+    def __init__(self) -> None:
+        self.clock = self.cores = 0.0
+
+    def __enter__(self) -> None:
+        self._began = time.perf_counter(), time.process_time()
+
+    def __exit__(self, *_: object) -> None:
+        self.clock += time.perf_counter() - self._began[0]
+        self.cores += time.process_time() - self._began[1]
+
+
+class RecordedStates:
+    """States of simulated episodes, evenly spaced: MuJoCo's frames and the poses that a batch is drawn from."""
+
+    def __init__(self, task_name: str, num_frames: int, shadow_size: int = 0) -> None:
+        task = get_task(task_name)
+        simulator: Any = getattr(task.vector_env_class, "simulator_class", None)
+        if not task.has_renderers or not issubclass(simulator, MujocoSimulator):
+            raise InputError(f"{task_name} is not drawn by MuJoCo; choose reacher or cube.")
+        self.physics = Seconds()
+        with self.physics:
+            episodes = list(task.collect_episodes(0, range(_EPISODES), draw_every=0))
+        rows = {name: np.concatenate([episode[name] for episode in episodes]) for name in task.state_columns}
+        self.num_rows = count = len(next(iter(rows.values())))
+        self.scene, geoms = triangle_scene(simulator.camera(shadow_size))
+        world, camera = simulator(), simulator.camera(shadow_size)
+        frames, poses, self.mujoco = [], [], Seconds()
+        for row in np.linspace(0, count - 1, num_frames).astype(int):
+            world.load({name: column[row] for name, column in rows.items()})
+            with self.mujoco:
+                frames.append(camera(world.data))
+            poses.append(poses_of(world.data, geoms))
+        self.frames: UInt8[np.ndarray, "F Y X 3"] = np.stack(frames)
+        self.poses: Float[np.ndarray, "F G 12"] = np.stack(poses)
+
+    def difference(self, drawn: UInt8[np.ndarray, "F Y X 3"]) -> tuple[float, float]:
+        """Mean difference from MuJoCo's frames in grey levels, and the share of pixels off by more than 8."""
+        error = np.abs(drawn.astype(np.int16) - self.frames)
+        return float(error.mean()), float((error.max(-1) > _OFF).mean())
+
+
+def bench_drawing(
+    *,
+    task_name: str,
+    frames: int,
+    repeats: int,
+    threads: tuple[int, ...],
+    shadow_size: int,
+    device: str,
+    blocks: tuple[int, ...],
+    edges: tuple[float, ...],
+    batches: tuple[int, ...],
+    picture: Path | None = None,
+) -> None:
+    """Prints frames per second and agreement of every path that works here, and what compressing the frames costs.
+
+    `picture` gets the first, middle and last state: MuJoCo's frame, ours in C, and eight times their difference.
+    """
+    if min(frames, repeats, *threads, *blocks, *batches) < 1:
+        raise InputError("Frames, repeats, threads, blocks and batches are 1 or more.")
+    states = RecordedStates(task_name, frames, shadow_size)
+    scene = states.scene
+    print(f"{task_name}: {len(scene.triangles)} triangles, shadow map {scene.shadow_size}, {frames} recorded states")
+    print(f"{'':<44}{'frames/s':>10}{'per core':>10}{'mean diff.':>12}{'off by > 8':>12}")
+    rows = [_row("physics alone, rows", states.num_rows, states.physics), _row("MuJoCo", frames, states.mujoco)]
+    for count in threads:
+        drawn, spent = _timed(CRenderer(scene, count).draw, states.poses, repeats)
+        rows.append(_row(f"C, {count} thread{'s' if count > 1 else ''}", frames, spent, *states.difference(drawn)))
+    where = find_device(device)
+    if where.type == "cuda" and triton_works():
+        rows += [_row(*found) for found in _on_gpu(states, where, repeats, blocks, edges, batches)]
+    else:
+        print("Triton on a GPU: not measured, there is none here")
+    for way in (Compression(), Compression(encoder="zlib")):
+        (_, sizes), spent = _timed(way.compress_frames, states.frames, repeats)
+        rows.append(_row(f"compressing, {way.encoder_in_words}, {sizes.mean():.0f} bytes", frames, spent))
+    if picture is not None:
+        _save_picture(picture, states)
+    print_line("drawing", task=task_name, frames=frames, shadow_size=scene.shadow_size, rows=rows)
+
+
+def _save_picture(path: Path, states: RecordedStates) -> None:
+    chosen = [0, len(states.poses) // 2, len(states.poses) - 1]
+    own, ours = states.frames[chosen], CRenderer(states.scene).draw(states.poses[chosen])
+    difference = np.minimum(8 * np.abs(own.astype(np.int16) - ours), 255).astype(np.uint8)
+    sheet = np.concatenate([np.concatenate(row, 1) for row in zip(own, ours, difference, strict=True)])
+    # 128 colours look the same here, and are a third of the bytes.
+    Image.fromarray(sheet).quantize(128, dither=Image.Dither.NONE).save(path, optimize=True)
+
+
+def _row(
+    name: str, frames: int, spent: Seconds, mean: float | None = None, share: float | None = None
+) -> dict[str, Any]:
+    agreement = "" if mean is None or share is None else f"{mean:>12.4f}{share:>12.4%}"
+    print(f"{name:<44}{frames / spent.clock:>10.1f}{frames / spent.cores:>10.1f}{agreement}", flush=True)
+    rates = {"frames_per_second": frames / spent.clock, "frames_per_core_second": frames / spent.cores}
+    return {"name": name, **rates, "mean_difference": mean, "share_off": share}
+
+
+def _timed(call: Callable[[np.ndarray], Any], given: np.ndarray, repeats: int) -> tuple[Any, Seconds]:
+    """What `call` gives, and the time of the fastest of `repeats` calls after it, by the time of processors."""
+    made, spent = call(given), [Seconds() for _ in range(repeats)]
+    for each in spent:
+        with each:
+            call(given)
+    return made, min(spent, key=lambda each: each.cores)
+
+
+def _on_gpu(
+    states: RecordedStates, where: torch.device, repeats: int, blocks: Any, edges: Any, batches: Any
+) -> list[tuple[str, int, Seconds, float, float]]:
+    """One row for every combination of triangles and pixels per program, longest edge and batch."""
+    from alewm.kernels.raster_triton import Blocks, TritonRenderer
+
+    found = []
+    for block, edge in itertools.product(blocks, edges):
+        renderer = TritonRenderer(states.scene, where, Blocks(block, block, edge))
+        agreement = states.difference(renderer.draw(states.poses).cpu().numpy())
+        for batch in batches:
+            poses = np.resize(states.poses, (batch, *states.poses.shape[1:]))
+
+            def draw(given: np.ndarray, renderer: TritonRenderer = renderer) -> Tensor:
+                drawn = renderer.draw(given)
+                torch.cuda.synchronize(where)
+                return drawn
+
+            _, spent = _timed(draw, poses, repeats)
+            found.append((f"Triton, block {block}, edge {edge:g}, batch {batch}", batch, spent, *agreement))
+    return found
+
+
+def compare_renderers(
+    task_name: str, num_frames: int, draw: Callable[[TriangleScene], Callable[[np.ndarray], np.ndarray]]
+) -> dict[str, tuple[float, float]]:
+    """What is found and what is allowed, by name: difference from MuJoCo's frames, and between two drawings."""
+    states = RecordedStates(task_name, num_frames)
+    renderer = draw(states.scene)
+    frames = renderer(states.poses)
+    mean, share = states.difference(frames)
+    repeated = float((renderer(states.poses) != frames).any(-1).mean())
+    return {
+        f"{task_name} in batches: mean difference from MuJoCo": (mean, MOST_MEAN[task_name]),
+        f"{task_name} in batches: pixels off by more than 8": (share, MOST_SHARE[task_name]),
+        f"{task_name} in batches: pixels that a repeat changes": (repeated, 0.0),
+    }

@@ -1,0 +1,338 @@
+"""Triton kernels that draw frames of a triangle scene; `raster_triton` launches them, `raster` says what they compute.
+
+`cover` and `cast` take BLOCK triangles of one geom in one frame each, already cut so small that a block's triangles
+cover about equally many samples. `cover` keeps the nearest triangle of every sample by a 64-bit atomic maximum of
+(1 / distance, triangle), `cast` the highest triangle of every texel of the shadow map by a 32-bit one. Maxima do not
+depend on the order of programs, so frames repeat bit for bit. `resolve` lights the triangles that a pixel's samples
+see, and clears what `cover` wrote.
+"""
+
+import triton
+import triton.language as tl
+
+# mypy: disable-error-code="no-untyped-def, untyped-decorator"
+
+
+@triton.jit
+def _corner(points, stride, at, inside, which: tl.constexpr):
+    """Corner `which` of the triangles `at`; points are stored [3 corners, 3 coordinates, triangles]."""
+    x = tl.load(points + (3 * which) * stride + at, mask=inside, other=0.0)
+    y = tl.load(points + (3 * which + 1) * stride + at, mask=inside, other=0.0)
+    z = tl.load(points + (3 * which + 2) * stride + at, mask=inside, other=0.0)
+    return x, y, z
+
+
+@triton.jit
+def _moved(matrix, x, y, z):
+    """(x, y, z) mapped by the 12 numbers of [R | t] at `matrix`, one pointer or one for each point."""
+    a = tl.load(matrix) * x + tl.load(matrix + 1) * y + tl.load(matrix + 2) * z + tl.load(matrix + 3)
+    b = tl.load(matrix + 4) * x + tl.load(matrix + 5) * y + tl.load(matrix + 6) * z + tl.load(matrix + 7)
+    c = tl.load(matrix + 8) * x + tl.load(matrix + 9) * y + tl.load(matrix + 10) * z + tl.load(matrix + 11)
+    return a, b, c
+
+
+@triton.jit
+def _turned(matrix, x, y, z):
+    a = tl.load(matrix) * x + tl.load(matrix + 1) * y + tl.load(matrix + 2) * z
+    b = tl.load(matrix + 4) * x + tl.load(matrix + 5) * y + tl.load(matrix + 6) * z
+    c = tl.load(matrix + 8) * x + tl.load(matrix + 9) * y + tl.load(matrix + 10) * z
+    return a, b, c
+
+
+@triton.jit
+def _on_screen(x, y, z, focal, near, SIZE: tl.constexpr):
+    """Place in pixels and 1 / distance, 0 where that is too near."""
+    w = tl.where(-z > near, 1.0 / tl.maximum(-z, near), 0.0)
+    return (focal * x * w + 1.0) * (SIZE * 0.5), (focal * y * w + 1.0) * (SIZE * 0.5), w
+
+
+@triton.jit
+def _on_map(x, y, z, near, far, focal, IS_SPOT: tl.constexpr):
+    """Place on the shadow map from -1 to 1, and a depth that grows towards the caster."""
+    distance = -z
+    if IS_SPOT:
+        distance = tl.maximum(distance, near)
+        depth = near * (far - distance) / (distance * (far - near))
+        return focal * x / distance, focal * y / distance, depth
+    return focal * x, focal * y, (far - distance) / (far - near)
+
+
+@triton.jit
+def _sample_x(sample: tl.constexpr):
+    return 0.375 if sample == 0 else (0.875 if sample == 1 else (0.125 if sample == 2 else 0.625))
+
+
+@triton.jit
+def cover(
+    points, stride, whole, block_geom, views, num_geoms, nearest, focal, near,
+    IS_MIRRORED: tl.constexpr, SIZE: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """nearest [F, n, n, 4] = max(nearest, (1 / distance, triangle + 1)); `whole` is what a part was cut from, or -1."""
+    block, frame = tl.program_id(0), tl.program_id(1)
+    matrix = views + (frame * num_geoms + tl.load(block_geom + block)) * 12
+    at = block * BLOCK + tl.arange(0, BLOCK)
+    triangle = tl.load(whole + at)
+    ok = triangle >= 0
+    ax, ay, az = _corner(points, stride, at, ok, 0)
+    bx, by, bz = _corner(points, stride, at, ok, 1)
+    cx, cy, cz = _corner(points, stride, at, ok, 2)
+    ax, ay, az = _moved(matrix, ax, ay, az)
+    bx, by, bz = _moved(matrix, bx, by, bz)
+    cx, cy, cz = _moved(matrix, cx, cy, cz)
+    x0, y0, w0 = _on_screen(ax, ay, az, focal, near, SIZE)
+    x1, y1, w1 = _on_screen(bx, by, bz, focal, near, SIZE)
+    x2, y2, w2 = _on_screen(cx, cy, cz, focal, near, SIZE)
+    if IS_MIRRORED:  # a mirrored triangle is seen from behind
+        x1, x2 = x2, x1
+        y1, y2 = y2, y1
+        w1, w2 = w2, w1
+    area = (x1 - x0) * (y2 - y0) - (x2 - x0) * (y1 - y0)
+    ok = ok & (area > 0) & (w0 > 0) & (w1 > 0) & (w2 > 0)
+    # Samples lie 1/8 inside their pixel.
+    low_x = tl.maximum(tl.minimum(x0, tl.minimum(x1, x2)) + 0.125, 0.0)
+    low_y = tl.maximum(tl.minimum(y0, tl.minimum(y1, y2)) + 0.125, 0.0)
+    high_x = tl.minimum(tl.maximum(x0, tl.maximum(x1, x2)) - 0.125, SIZE - 0.5)
+    high_y = tl.minimum(tl.maximum(y0, tl.maximum(y1, y2)) - 0.125, SIZE - 0.5)
+    ok = ok & (high_x >= 0) & (high_y >= 0) & (low_x < SIZE) & (low_y < SIZE)
+    from_x = tl.floor(tl.where(ok, low_x, 0.0)).to(tl.int32)
+    from_y = tl.floor(tl.where(ok, low_y, 0.0)).to(tl.int32)
+    wide = tl.where(ok, tl.floor(high_x), -1.0).to(tl.int32) - from_x + 1
+    high = tl.where(ok, tl.floor(high_y), -1.0).to(tl.int32) - from_y + 1
+    count = tl.where(ok & (wide > 0) & (high > 0), wide * high, 0)
+    wide = tl.maximum(wide, 1)
+    scale = 1.0 / tl.where(area > 0, area, 1.0)
+    row = nearest + frame.to(tl.int64) * (SIZE * SIZE * 4)
+    for k in range(tl.max(count)):
+        px = from_x + k % wide
+        py = from_y + k // wide
+        for sample in tl.static_range(4):
+            u = px.to(tl.float32) + _sample_x(sample)
+            v = py.to(tl.float32) + (0.125 + 0.25 * sample)
+            e0 = (y1 - y2) * (u - x1) + (x2 - x1) * (v - y1)
+            e1 = (y2 - y0) * (u - x2) + (x0 - x2) * (v - y2)
+            e2 = (y0 - y1) * (u - x0) + (x1 - x0) * (v - y0)
+            depth = (e0 * w0 + e1 * w1 + e2 * w2) * scale
+            key = (depth.to(tl.int32, bitcast=True).to(tl.int64) << 32) | (triangle + 1).to(tl.int64)
+            is_inside = (k < count) & (e0 >= 0) & (e1 >= 0) & (e2 >= 0) & (depth > 0)
+            tl.atomic_max(row + (py * SIZE + px) * 4 + sample, key, mask=is_inside, sem="relaxed")
+
+
+@triton.jit
+def cast(
+    points, stride, whole, block_geom, views, num_geoms, shadow_map, near, far, focal,
+    IS_SPOT: tl.constexpr, SIZE: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """shadow_map [F, S, S] = max(shadow_map, depth - bias) as bits of a float that is not negative."""
+    block, frame = tl.program_id(0), tl.program_id(1)
+    matrix = views + (frame * num_geoms + tl.load(block_geom + block)) * 12
+    at = block * BLOCK + tl.arange(0, BLOCK)
+    ok = tl.load(whole + at) >= 0
+    ax, ay, az = _corner(points, stride, at, ok, 0)
+    bx, by, bz = _corner(points, stride, at, ok, 1)
+    cx, cy, cz = _corner(points, stride, at, ok, 2)
+    ax, ay, az = _moved(matrix, ax, ay, az)
+    bx, by, bz = _moved(matrix, bx, by, bz)
+    cx, cy, cz = _moved(matrix, cx, cy, cz)
+    x0, y0, z0 = _on_map(ax, ay, az, near, far, focal, IS_SPOT)
+    x1, y1, z1 = _on_map(bx, by, bz, near, far, focal, IS_SPOT)
+    x2, y2, z2 = _on_map(cx, cy, cz, near, far, focal, IS_SPOT)
+    # MuJoCo draws its map inside a border of one texel.
+    x0, y0 = 1.0 + (x0 * 0.5 + 0.5) * (SIZE - 2), 1.0 + (y0 * 0.5 + 0.5) * (SIZE - 2)
+    x1, y1 = 1.0 + (x1 * 0.5 + 0.5) * (SIZE - 2), 1.0 + (y1 * 0.5 + 0.5) * (SIZE - 2)
+    x2, y2 = 1.0 + (x2 * 0.5 + 0.5) * (SIZE - 2), 1.0 + (y2 * 0.5 + 0.5) * (SIZE - 2)
+    area = (x1 - x0) * (y2 - y0) - (x2 - x0) * (y1 - y0)
+    low_x = tl.maximum(tl.ceil(tl.minimum(x0, tl.minimum(x1, x2)) - 0.5), 0.0)
+    low_y = tl.maximum(tl.ceil(tl.minimum(y0, tl.minimum(y1, y2)) - 0.5), 0.0)
+    high_x = tl.minimum(tl.floor(tl.maximum(x0, tl.maximum(x1, x2)) - 0.5), SIZE - 1.0)
+    high_y = tl.minimum(tl.floor(tl.maximum(y0, tl.maximum(y1, y2)) - 0.5), SIZE - 1.0)
+    ok = ok & (area != 0) & (high_x >= low_x) & (high_y >= low_y)
+    ok = ok & (z0 < 1.0) & (z1 < 1.0) & (z2 < 1.0)  # none of a corner nearer than the map begins
+    from_x = tl.where(ok, low_x, 0.0).to(tl.int32)
+    from_y = tl.where(ok, low_y, 0.0).to(tl.int32)
+    wide = tl.where(ok, high_x, 0.0).to(tl.int32) - from_x + 1
+    count = tl.where(ok, wide * (tl.where(ok, high_y, 0.0).to(tl.int32) - from_y + 1), 0)
+    scale = 1.0 / tl.where(area != 0, area, 1.0)
+    a0, b0 = (y1 - y2) * scale, (x2 - x1) * scale
+    a1, b1 = (y2 - y0) * scale, (x0 - x2) * scale
+    a2, b2 = (y0 - y1) * scale, (x1 - x0) * scale
+    slope = tl.maximum(tl.abs(a0 * z0 + a1 * z1 + a2 * z2), tl.abs(b0 * z0 + b1 * z1 + b2 * z2))
+    bias = 1.5 * slope + 9.5367431640625e-07
+    texels = shadow_map + frame.to(tl.int64) * (SIZE * SIZE)
+    for k in range(tl.max(count)):
+        px = from_x + k % wide
+        py = from_y + k // wide
+        u, v = px.to(tl.float32) + 0.5, py.to(tl.float32) + 0.5
+        e0 = a0 * (u - x1) + b0 * (v - y1)
+        e1 = a1 * (u - x2) + b1 * (v - y2)
+        e2 = a2 * (u - x0) + b2 * (v - y0)
+        depth = tl.maximum(e0 * z0 + e1 * z1 + e2 * z2 - bias, 0.0)
+        is_inside = (k < count) & (e0 >= 0) & (e1 >= 0) & (e2 >= 0)
+        tl.atomic_max(texels + py * SIZE + px, depth.to(tl.int32, bitcast=True), mask=is_inside, sem="relaxed")
+
+
+@triton.jit
+def _in_light(x, y, z, caster, texels, near, far, focal, ok, IS_SPOT: tl.constexpr, SIZE: tl.constexpr):
+    a, b, c = _moved(caster, x, y, z)
+    u, v, depth = _on_map(a, b, c, near, far, focal, IS_SPOT)
+    column = tl.minimum(tl.maximum((u * 0.5 + 0.5) * SIZE, 0.0), SIZE - 1.0).to(tl.int32)
+    row = tl.minimum(tl.maximum((v * 0.5 + 0.5) * SIZE, 0.0), SIZE - 1.0).to(tl.int32)
+    above = tl.load(texels + row * SIZE + column, mask=ok, other=0).to(tl.float32, bitcast=True)
+    return depth >= above
+
+
+@triton.jit
+def _eight_bits(colour):
+    return tl.floor(tl.minimum(tl.maximum(colour, 0.0), 1.0) * 255.0 + 0.5)
+
+
+@triton.jit
+def _unit(x, y, z):
+    scale = 1.0 / tl.sqrt(tl.maximum(x * x + y * y + z * z, 1e-20))
+    return x * scale, y * scale, z * scale
+
+
+@triton.jit
+def _lit(x, y, z, nx, ny, nz, material, tint, eye, lights, NUM_LIGHTS: tl.constexpr):
+    """Sums (r, g, b) of the lights without shadow, and of the caster, at corners with normals (nx, ny, nz)."""
+    red, green, blue = tint * tl.load(material), tint * tl.load(material + 1), tint * tl.load(material + 2)
+    specular, shininess = tl.load(material + 3), tl.load(material + 4)
+    vx, vy, vz = _unit(tl.load(eye) - x, tl.load(eye + 1) - y, tl.load(eye + 2) - z)
+    r0, g0, b0 = x * 0.0, x * 0.0, x * 0.0
+    r1, g1, b1 = x * 0.0, x * 0.0, x * 0.0
+    for which in range(NUM_LIGHTS):
+        light = lights + which * 19
+        far, casts, limit, exponent = tl.load(light), tl.load(light + 1), tl.load(light + 2), tl.load(light + 3)
+        dx, dy, dz = tl.load(light + 4), tl.load(light + 5), tl.load(light + 6)
+        lx, ly, lz = _unit(
+            tl.load(light + 7) - (1.0 - far) * x - far * dx,
+            tl.load(light + 8) - (1.0 - far) * y - far * dy,
+            tl.load(light + 9) - (1.0 - far) * z - far * dz,
+        )
+        cosine = -(lx * dx + ly * dy + lz * dz)
+        cone = tl.where(cosine >= limit, tl.exp2(exponent * tl.log2(tl.maximum(cosine, 1e-30))), 0.0)
+        cone = tl.where(limit < -1.0, 1.0, cone)
+        facing = nx * lx + ny * ly + nz * lz
+        hx, hy, hz = _unit(lx + vx, ly + vy, lz + vz)
+        half = nx * hx + ny * hy + nz * hz
+        shine = specular * tl.exp2(shininess * tl.log2(tl.maximum(half, 1e-30)))
+        shine = tl.where((facing > 0) & (half > 0), shine, 0.0)
+        facing = tl.maximum(facing, 0.0)
+        r = cone * (red * (tl.load(light + 10) + tl.load(light + 13) * facing) + tl.load(light + 16) * shine)
+        g = cone * (green * (tl.load(light + 11) + tl.load(light + 14) * facing) + tl.load(light + 17) * shine)
+        b = cone * (blue * (tl.load(light + 12) + tl.load(light + 15) * facing) + tl.load(light + 18) * shine)
+        r0, g0, b0 = r0 + (1.0 - casts) * r, g0 + (1.0 - casts) * g, b0 + (1.0 - casts) * b
+        r1, g1, b1 = r1 + casts * r, g1 + casts * g, b1 + casts * b
+    return r0, g0, b0, r1, g1, b1
+
+
+@triton.jit
+def resolve(
+    nearest, shadow_map, out, added, lit, dark, plane_points, plane_depth, vertices, normals, triangles, vertex_geom,
+    poses, views, num_geoms, materials, lights, caster, eye, tint, focal, near, caster_near, caster_far, caster_focal,
+    NUM_LIGHTS: tl.constexpr, HAS_CASTER: tl.constexpr, IS_SPOT: tl.constexpr, IS_MIRRORED: tl.constexpr,
+    HAS_MIRROR: tl.constexpr, SIZE: tl.constexpr, SHADOW: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """Colours of BLOCK pixels of a frame: of mirrored triangles per sample to `added`, else their means to `out`."""
+    frame = tl.program_id(1)
+    pixel = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    is_pixel = pixel < SIZE * SIZE
+    u, v = (pixel % SIZE).to(tl.float32) + 0.5, (pixel // SIZE).to(tl.float32) + 0.5
+    place = frame.to(tl.int64) * (SIZE * SIZE) + pixel
+    texels = shadow_map + frame.to(tl.int64) * (SHADOW * SHADOW)
+    kind = tl.load(plane_points + pixel * 4 + 3, mask=is_pixel, other=0.0)
+    red, green, blue = u * 0.0, u * 0.0, u * 0.0
+    base_r, base_g, base_b = u * 0.0, u * 0.0, u * 0.0
+    if not IS_MIRRORED:
+        is_light = kind >= 0
+        if HAS_CASTER:
+            px = tl.load(plane_points + pixel * 4, mask=is_pixel, other=0.0)
+            py = tl.load(plane_points + pixel * 4 + 1, mask=is_pixel, other=0.0)
+            pz = tl.load(plane_points + pixel * 4 + 2, mask=is_pixel, other=0.0)
+            is_light = (kind == 0) | _in_light(
+                px, py, pz, caster, texels, caster_near, caster_far, caster_focal, is_pixel, IS_SPOT, SHADOW
+            )
+        base = tl.where(is_light, lit + pixel * 3, dark + pixel * 3)
+        base_r = tl.load(base, mask=is_pixel, other=0).to(tl.float32)
+        base_g = tl.load(base + 1, mask=is_pixel, other=0).to(tl.float32)
+        base_b = tl.load(base + 2, mask=is_pixel, other=0).to(tl.float32)
+    for sample in range(4):
+        key = tl.load(nearest + place * 4 + sample, mask=is_pixel, other=0)
+        tl.store(nearest + place * 4 + sample, key * 0, mask=is_pixel)
+        depth = (key >> 32).to(tl.int32).to(tl.float32, bitcast=True)
+        is_seen = key != 0
+        if IS_MIRRORED:
+            is_seen = is_seen & (kind == 2)
+        else:
+            is_seen = is_seen & (depth >= tl.load(plane_depth + pixel * 4 + sample, mask=is_pixel, other=0.0))
+        cr, cg, cb = base_r, base_g, base_b
+        if HAS_MIRROR and not IS_MIRRORED:
+            cr = tl.minimum(cr + tl.load(added + place * 12 + sample * 3, mask=is_pixel, other=0.0), 255.0)
+            cg = tl.minimum(cg + tl.load(added + place * 12 + sample * 3 + 1, mask=is_pixel, other=0.0), 255.0)
+            cb = tl.minimum(cb + tl.load(added + place * 12 + sample * 3 + 2, mask=is_pixel, other=0.0), 255.0)
+        if tl.max(is_seen.to(tl.int32)) > 0:
+            triangle = tl.where(is_seen, (key & 0xFFFFFFFF) - 1, 0)
+            i0 = tl.load(triangles + triangle * 3, mask=is_seen, other=0)
+            i1 = tl.load(triangles + triangle * 3 + 1, mask=is_seen, other=0)
+            i2 = tl.load(triangles + triangle * 3 + 2, mask=is_seen, other=0)
+            geom = frame * num_geoms + tl.load(vertex_geom + i0, mask=is_seen, other=0)
+            material = materials + (geom - frame * num_geoms) * 5
+            view, pose = views + geom * 12, poses + geom * 12
+            ax, ay, az = tl.load(vertices + i0 * 3), tl.load(vertices + i0 * 3 + 1), tl.load(vertices + i0 * 3 + 2)
+            bx, by, bz = tl.load(vertices + i1 * 3), tl.load(vertices + i1 * 3 + 1), tl.load(vertices + i1 * 3 + 2)
+            cx, cy, cz = tl.load(vertices + i2 * 3), tl.load(vertices + i2 * 3 + 1), tl.load(vertices + i2 * 3 + 2)
+            sx, sy, sz = _moved(view, ax, ay, az)
+            x0, y0, w0 = _on_screen(sx, sy, sz, focal, near, SIZE)
+            sx, sy, sz = _moved(view, bx, by, bz)
+            x1, y1, w1 = _on_screen(sx, sy, sz, focal, near, SIZE)
+            sx, sy, sz = _moved(view, cx, cy, cz)
+            x2, y2, w2 = _on_screen(sx, sy, sz, focal, near, SIZE)
+            e0 = ((y1 - y2) * (u - x1) + (x2 - x1) * (v - y1)) * w0
+            e1 = ((y2 - y0) * (u - x2) + (x0 - x2) * (v - y2)) * w1
+            e2 = ((y0 - y1) * (u - x0) + (x1 - x0) * (v - y0)) * w2
+            total = e0 + e1 + e2
+            scale = 1.0 / tl.where(total == 0, 1.0, total)
+            e0, e1, e2 = e0 * scale, e1 * scale, e2 * scale
+            first_r, first_g, first_b = u * 0.0, u * 0.0, u * 0.0
+            second_r, second_g, second_b = u * 0.0, u * 0.0, u * 0.0
+            for corner in range(3):
+                e = tl.where(corner == 0, e0, tl.where(corner == 1, e1, e2))
+                i = tl.where(corner == 0, i0, tl.where(corner == 1, i1, i2))
+                x = tl.where(corner == 0, ax, tl.where(corner == 1, bx, cx))
+                y = tl.where(corner == 0, ay, tl.where(corner == 1, by, cy))
+                z = tl.where(corner == 0, az, tl.where(corner == 1, bz, cz))
+                x, y, z = _moved(pose, x, y, z)
+                nx, ny, nz = _turned(
+                    pose, tl.load(normals + i * 3), tl.load(normals + i * 3 + 1), tl.load(normals + i * 3 + 2)
+                )
+                r0, g0, b0, r1, g1, b1 = _lit(x, y, z, nx, ny, nz, material, tint, eye, lights, NUM_LIGHTS)
+                if IS_MIRRORED:  # one pass of all lights, without shadows
+                    r0, g0, b0 = r0 + r1, g0 + g1, b0 + b1
+                first_r += e * tl.minimum(r0, 1.0)
+                first_g += e * tl.minimum(g0, 1.0)
+                first_b += e * tl.minimum(b0, 1.0)
+                second_r += e * tl.minimum(r1, 1.0)
+                second_g += e * tl.minimum(g1, 1.0)
+                second_b += e * tl.minimum(b1, 1.0)
+            first_r, first_g, first_b = _eight_bits(first_r), _eight_bits(first_g), _eight_bits(first_b)
+            if not IS_MIRRORED:
+                is_lit = u * 0.0 + 1.0
+                if HAS_CASTER:
+                    ox, oy, oz = e0 * ax + e1 * bx + e2 * cx, e0 * ay + e1 * by + e2 * cy, e0 * az + e1 * bz + e2 * cz
+                    ox, oy, oz = _moved(pose, ox, oy, oz)
+                    is_lit = _in_light(
+                        ox, oy, oz, caster, texels, caster_near, caster_far, caster_focal, is_seen, IS_SPOT, SHADOW
+                    ).to(tl.float32)
+                first_r = tl.minimum(first_r + is_lit * _eight_bits(second_r), 255.0)
+                first_g = tl.minimum(first_g + is_lit * _eight_bits(second_g), 255.0)
+                first_b = tl.minimum(first_b + is_lit * _eight_bits(second_b), 255.0)
+            cr, cg, cb = tl.where(is_seen, first_r, cr), tl.where(is_seen, first_g, cg), tl.where(is_seen, first_b, cb)
+        if IS_MIRRORED:
+            tl.store(added + place * 12 + sample * 3, cr, mask=is_pixel)
+            tl.store(added + place * 12 + sample * 3 + 1, cg, mask=is_pixel)
+            tl.store(added + place * 12 + sample * 3 + 2, cb, mask=is_pixel)
+        red, green, blue = red + cr, green + cg, blue + cb
+    if not IS_MIRRORED:
+        top_down = frame.to(tl.int64) * (SIZE * SIZE) + (SIZE - 1 - pixel // SIZE) * SIZE + pixel % SIZE
+        tl.store(out + top_down * 3, tl.floor(red * 0.25 + 0.5).to(tl.uint8), mask=is_pixel)
+        tl.store(out + top_down * 3 + 1, tl.floor(green * 0.25 + 0.5).to(tl.uint8), mask=is_pixel)
+        tl.store(out + top_down * 3 + 2, tl.floor(blue * 0.25 + 0.5).to(tl.uint8), mask=is_pixel)

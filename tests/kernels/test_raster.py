@@ -1,0 +1,98 @@
+"""The rasteriser's three paths draw the same frames, and C stands what it is given."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from address_sanitizer import FUZZ_ROUNDS, run_with_address_sanitizer
+from alewm.errors import InputError
+from alewm.kernels.raster import draw_reference
+from alewm.kernels.raster_c import CRenderer
+from alewm.kernels.raster_triton import Blocks, TritonRenderer
+from triangle_scenes import random_poses, random_scene
+
+KINDS = {
+    "spot and mirror": {},
+    "directional": {"spot": False, "mirror": False},
+    "no shadows": {"caster": False, "spot": False},
+    "fine map": {"shadow_size": 250, "mirror": False},
+}
+
+
+def share_of_different_pixels(frames, others):
+    return (frames != others).any(-1).mean()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("seed", range(3))
+def test_c_draws_the_reference(kind, seed):
+    scene = random_scene(seed, **KINDS[kind])
+    poses = random_poses(seed, scene, 6)
+    frames, exact = CRenderer(scene).draw(poses), draw_reference(scene, poses)
+    assert share_of_different_pixels(exact, scene.lit[::-1]) > 0.1, "something is to be seen"
+    # Rounding may move an edge across a sample or a texel, of one pixel in a thousand.
+    assert share_of_different_pixels(frames, exact) < 1e-3
+
+
+@pytest.mark.parametrize("kind", ["spot and mirror", "directional"])
+def test_triton_draws_what_c_draws(kind):
+    # The interpreter pays for every pixel of a triangle's box: small pictures, and triangles cut small.
+    scene = random_scene(5, **(KINDS[kind] | {"shadow_size": 12, "size": 10, "num_geoms": 2}))
+    poses = random_poses(5, scene, 2)
+    renderer = TritonRenderer(scene, torch.device("cpu"), Blocks(triangles=256, pixels=128, longest_edge=0.2))
+    frames = renderer.draw(poses)
+    assert share_of_different_pixels(frames.numpy(), CRenderer(scene).draw(poses)) < 1e-2
+    assert share_of_different_pixels(frames.numpy(), scene.lit[::-1]) > 0.1
+    others = TritonRenderer(scene, torch.device("cpu"), Blocks(triangles=128, pixels=64, longest_edge=0.2))
+    assert torch.equal(others.draw(poses), frames), "a second drawing in other blocks repeats the first"
+
+
+def test_a_frame_depends_on_its_poses_alone():
+    scene = random_scene(7)
+    poses = random_poses(7, scene, 9)
+    together = CRenderer(scene, num_threads=4).draw(poses)
+    apart = np.concatenate([CRenderer(scene).draw(pose[None]) for pose in poses])
+    np.testing.assert_array_equal(together, apart)
+    np.testing.assert_array_equal(CRenderer(scene).draw(poses[::-1]), together[::-1])
+
+
+def test_nothing_before_the_camera_leaves_the_planes():
+    scene = random_scene(8)
+    poses = random_poses(8, scene, 1)
+    poses.reshape(1, -1, 3, 4)[..., 3] = (0, 0, 50)  # behind the viewer
+    np.testing.assert_array_equal(CRenderer(scene).draw(poses)[0], scene.lit[::-1])
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"triangles": lambda scene: scene.triangles + 1}, "point to its corners"),
+        ({"vertex_start": lambda scene: scene.vertex_start + 1}, "point to its corners"),
+        ({"triangle_geom": lambda scene: scene.triangle_geom - 1}, "point to its corners"),
+        ({"vertices": lambda scene: scene.vertices * np.float32("nan")}, "must be finite"),
+        ({"caster_near": lambda scene: 0.0}, "must be positive"),
+        ({"shadow_size": lambda scene: 1}, "shadow maps 3 to"),
+    ],
+)
+def test_a_scene_that_would_be_read_out_of_bounds_is_refused(change, words):
+    scene = random_scene(0)
+    with pytest.raises(InputError, match=words):
+        CRenderer(replace(scene, **{name: make(scene) for name, make in change.items()}))
+
+
+@pytest.mark.parametrize("poses", [np.zeros((2, 2, 12)), np.full((1, 3, 12), np.inf)])
+def test_poses_that_do_not_fit_are_refused(poses):
+    with pytest.raises(InputError, match="Poses"):
+        CRenderer(random_scene(0)).draw(poses)
+
+
+def test_any_poses_are_drawn_without_touching_other_memory():
+    script = Path(__file__).with_name("fuzz_raster.py")
+    told = json.loads(run_with_address_sanitizer(script, "0", str(150 * FUZZ_ROUNDS)))
+    assert told["drawn"] == 150 * FUZZ_ROUNDS
+    assert min(told["kinds"].values()) > 0
+    assert told["refused"] == len(told["arrays"])
