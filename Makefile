@@ -3,8 +3,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+INTEROP ?= .venv-interop
 
-.PHONY: demo test pytest torture setup lint format bench docs pages film clean
+.PHONY: demo test pytest torture interop setup lint format bench docs pages film clean
 
 demo: setup          ## The main job, small enough for a laptop
 	$(BIN)/alewm demo --out runs/demo
@@ -16,6 +17,17 @@ pytest: setup        ## The tests alone
 
 torture: setup       ## Kills, full disks, damaged files, two writers, signals and a soak: an hour, or TORTURE_SECONDS
 	$(BIN)/python tests/torture/campaign.py --seconds $(or $(TORTURE_SECONDS),3600)
+
+interop:             ## The bridges against the real packages, in an environment of its own
+	$(PYTHON) -m venv $(INTEROP)
+	$(INTEROP)/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,push-t,lance]'
+	$(INTEROP)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --requirement tests/interop_real/requirements.txt
+	$(if $(STABLE_WORLDMODEL),$(INTEROP)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --force-reinstall '$(STABLE_WORLDMODEL)')
+	$(INTEROP)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --upgrade --target $(INTEROP)/overlays/transformers-4 --requirement tests/interop_real/transformers-4.txt
+	@# torchvision has no CPU build: its Python part is used, without its compiled operators (tests/interop_real/torchvision_on_cpu.py).
+	cp tests/interop_real/torchvision_on_cpu.py $$($(INTEROP)/bin/python -c 'import site; print(site.getsitepackages()[0])')
+	echo 'import torchvision_on_cpu' > $$($(INTEROP)/bin/python -c 'import site; print(site.getsitepackages()[0])')/torchvision_on_cpu.pth
+	$(INTEROP)/bin/python -m pytest -o python_files='check_*.py' -o filterwarnings=default tests/interop_real
 
 setup: $(READY)      ## The environment alone
 

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import stable_worldmodel
 import torch
-from stable_worldmodel import solver as solvers
 from stable_worldmodel.policy import PlanConfig, WorldModelPolicy
 from stable_worldmodel.wm.utils import load_pretrained
 
@@ -19,6 +18,11 @@ from alewm.interop.stable_worldmodel import ActionScaler, ForeignWorldModel, Pla
 from alewm.planning.cem import CEMConfig, solve
 from alewm.planning.planner import Planner, PlanningConfig
 from alewm.planning.rollout import prefix_distance, sliced_roll_out
+
+try:
+    from stable_worldmodel import solver as solvers
+except ImportError:  # where the main branch has them
+    from stable_worldmodel.planning import solver as solvers
 
 PACKAGES = ("stable-worldmodel",)
 SEARCH = {"num_samples": 300, "n_steps": 30, "topk": 30}

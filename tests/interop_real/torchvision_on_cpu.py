@@ -22,6 +22,8 @@ class _DeclaresOperators(importlib.abc.MetaPathFinder):
             sys.meta_path.remove(self)
             import torch
 
+            if torch.version.cuda is not None:  # its operators can be loaded
+                return
             self.library = torch.library.Library("torchvision", "DEF")
             for operator in _OPERATORS:
                 self.library.define(operator)
