@@ -9,6 +9,7 @@ import torch
 
 from alewm.interop.lewm import export_lewm, load_lewm, names_of_installed_transformers
 from alewm.interop.lewm_format import description_of, to_lewm, write_lewm
+from alewm.interop.pretrained import SharedRun
 from alewm.interop.stable_worldmodel import PlanningCost
 from alewm.model.predictor import PredictorConfig
 from alewm.model.vit import ViTConfig
@@ -173,3 +174,12 @@ def test_a_whole_model_is_what_its_target_builds(alewm, refused, trained, tmp_pa
     assert "--capacity and --names are for a LeWM" in refused(
         "export-lewm", trained, "--out", "b", "--whole", "--names", 4
     )
+
+
+@pytest.mark.parametrize(("flags", "licence"), [((), "unknown"), (("--license", "mit"), "mit")])
+def test_the_licence_of_imported_weights_is_stated_or_unknown(alewm_here, released, data, tmp_path, flags, licence):
+    alewm_here("import-lewm", released, "--data", data, "--out", "run", *flags)
+    card = SharedRun.of(tmp_path / "run").card("imported", tmp_path / "run")
+    assert f"\nlicense: {licence}\n" in card
+    assert f"| licence | {licence} |" in card
+    assert "apache" not in card

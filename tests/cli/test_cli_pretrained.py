@@ -67,7 +67,15 @@ def test_the_loaded_model_is_the_trained_one(shared, evaluated_run):
 def test_the_card_says_what_the_run_s_files_say(shared, evaluated_run):
     card, result = ModelCard.load(shared / "README.md"), json.loads((evaluated_run / "result.json").read_text())
     assert card.data.library_name == "alewm"
+    assert card.data.license == "apache-2.0"
+    assert card.data.pipeline_tag == "robotics"
+    (measured,) = card.data.eval_results
+    assert measured.metric_value == round(100 * result["success_rate"], 2)
+    assert (shared / "actions.safetensors").read_bytes() == (evaluated_run / "actions.safetensors").read_bytes()
+    films = sorted(path.name for path in (evaluated_run / "animations").glob("*.gif"))
+    assert sorted(path.name for path in shared.glob("animations/*.gif")) == films
     text = card.text
+    assert ("![An episode planned with it](animations/" in text) == bool(films)
     low, high = (f"{100 * bound:.1f} %" for bound in result["interval"])
     assert f"{100 * result['success_rate']:.1f} % (95 % interval {low} to {high})" in text
     assert f"| uniform random actions, same pairs | {100 * result['random_success_rate']:.1f} % |" in text

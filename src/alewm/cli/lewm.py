@@ -33,6 +33,8 @@ class ImportLeWM:
     rounds_pixels: Flag = False
     """Map patches in bfloat16, as training in mixed precision did. Released LeWM weights were trained so, and their
     latents in float32 may be off by a standard deviation; which of the two plans better, evaluation tells."""
+    license: Maybe[str] = None
+    """The licence of the weights as their source states it, for example mit; a card says it is unknown otherwise."""
 
     def run(self) -> None:
         from alewm.interop.lewm import import_lewm
@@ -45,6 +47,7 @@ class ImportLeWM:
             action_mean=self.action_mean,
             action_std=self.action_std,
             rounds_pixels=self.rounds_pixels,
+            license_id=self.license,
         )
         print(self.out)
 

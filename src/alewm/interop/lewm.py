@@ -81,6 +81,7 @@ def import_lewm(
     action_mean: tuple[float, ...] = (),
     action_std: tuple[float, ...] = (),
     rounds_pixels: bool = False,
+    license_id: str | None = None,
 ) -> RunFolder:
     """A new run in `out` with the LeWM weights at `path`; `rounds_pixels` if they were trained in mixed precision.
 
@@ -100,6 +101,7 @@ def import_lewm(
 
     run_config = RunConfig(task=chosen.name, model=config, objective=ObjectiveConfig(method="lewm"))
     origin = {"format": "lewm", "file": files.weights_path.name, "sha256": files.sha256}
+    origin |= {"license": license_id} if license_id is not None else {}
     identity = data.identity if data is not None else {"path": None, "fingerprint": None}
     extras: dict[str, Any] = {
         "task": chosen.name,

@@ -13,6 +13,7 @@ nothing else; without, it needs the data file the run was trained on, or one mad
 fingerprint is compared.
 """
 
+import json
 import shutil
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -24,6 +25,7 @@ import torch
 
 from alewm.envs.registry import get_task, task_names
 from alewm.errors import InputError
+from alewm.evaluation.animations import ACTIONS
 from alewm.evaluation.decoder import DECODER, find_decoder, read_decoder_description, read_examples, write_decoder
 from alewm.evaluation.evaluate_run import SHARED_AS, evaluate_run, interval_in_words, percent
 from alewm.evaluation.held_out import NoEnvironmentError, pairs_in_data, pairs_name, save_pairs, task_of
@@ -68,6 +70,7 @@ def model_card(
     *,
     brings_pairs: bool,
     distilled_result: Mapping[str, Any],
+    picture: str | None = None,
 ) -> str:
     """Markdown with the Hub's front matter; every number in it comes from the run's own files.
 
@@ -86,6 +89,7 @@ def model_card(
         ("weights stored as", extras.get(SHARED_AS, "float32")),
         ("updates", f"{description.step:,}"),
         ("imported from", _origin(extras)),
+        ("licence", _licence(extras)),
         *((_of("data fingerprint", each), data.get("fingerprint")) for each, data in files.items()),
         *((_of("data made with", each), _code(data.get("made_with"))) for each, data in files.items()),
         ("about the data", _data_note(config.task, files[""]) if "" in files else None),
@@ -93,19 +97,51 @@ def model_card(
         ("commit", provenance.get("commit")),
     ]
     parts = [
-        "---\nlibrary_name: alewm\nlicense: apache-2.0\ntags:\n- world-model\n- planning\n- alewm\n---\n",
+        _front_matter(name, config.task, result, extras),
         f"# {name}\n",
         "A latent world model that plans from pixels, made with `alewm`.\n",
+        *([f"![An episode planned with it]({picture})\n"] if picture else []),
         _table(("", ""), [(label, value) for label, value in facts if value is not None]),
         "## Success\n",
         *(f"### {each}\n\n{_success(found, extras)}" for each, found in results_apart.items()),
         *([] if results_apart else [_success(result, extras)]),
         *([_distilled(distilled_result)] if distilled_result else []),
         "## Use\n",
+        "In a clone of alewm: `pip install '.[hub]'`.\n",
         _LOADING.format(name=name),
         *(_evaluation(name, data, brings_pairs) for data in files.values()),
     ]
     return "\n".join(parts)
+
+
+UNKNOWN_LICENCE = "unknown"
+
+
+def _licence(extras: Mapping[str, Any]) -> str:
+    """The licence of the weights; that of imported ones is what the importer said, never assumed."""
+    origin = extras.get("imported_from")
+    return "apache-2.0" if origin is None else str(origin.get("license") or UNKNOWN_LICENCE)
+
+
+def _front_matter(name: str, task: str, result: Mapping[str, Any], extras: Mapping[str, Any]) -> str:
+    """What the Hub reads of a card; JSON is YAML, and quotes whatever a name may hold."""
+    fields: dict[str, Any] = {
+        "library_name": "alewm",
+        "license": _licence(extras),
+        "pipeline_tag": "robotics",
+        "tags": ["world-model", "planning", "alewm"],
+    }
+    if "success_rate" in result:
+        value = round(100 * result["success_rate"], 2)
+        metric = {"type": "success_rate", "name": "goals reached (%)", "value": value}
+        measured = {
+            "task": {"type": "robotics", "name": "planning to goal images"},
+            "dataset": {"type": task, "name": f"{task}, {result['episodes']} held-out pairs"},
+            "metrics": [metric],
+        }
+        fields["model-index"] = [{"name": name, "results": [measured]}]
+    lines = [f"{key}: {value if isinstance(value, str) else json.dumps(value)}" for key, value in fields.items()]
+    return "\n".join(["---", *lines, "---", ""])
 
 
 def _data_note(task: str, data: Mapping[str, Any]) -> str | None:
@@ -232,7 +268,14 @@ class SharedRun:
         learned = data_sets_of(self.description).values()
         brings_pairs = all((folder / pairs_name(each)).is_file() for each in learned)
         about = (self.description, self.model, self.result, self.provenance, self.results_apart)
-        return model_card(name, *about, brings_pairs=brings_pairs, distilled_result=self.distilled_result)
+        films = sorted(folder.glob("animations/*.gif"))
+        return model_card(
+            name,
+            *about,
+            brings_pairs=brings_pairs,
+            distilled_result=self.distilled_result,
+            picture=films[0].relative_to(folder).as_posix() if films else None,
+        )
 
 
 def save_pretrained(run: Path, out: Path, weights: WeightType = "float32") -> Path:
@@ -240,6 +283,10 @@ def save_pretrained(run: Path, out: Path, weights: WeightType = "float32") -> Pa
     check_new_folder(out)
     shared = SharedRun.of(run, weights)
     with new_folder(out) as partial:
+        for path in [run / ACTIONS, *sorted(run.glob("animations/*.gif"))]:  # of the evaluation that travels along
+            if path.is_file():
+                (partial / path.relative_to(run)).parent.mkdir(exist_ok=True)
+                shutil.copyfile(path, partial / path.relative_to(run))
         fill_pretrained(run, shared, partial, weights, name=out.resolve().name)
     return out
 
