@@ -20,7 +20,7 @@ from alewm.sweeps.outcome import select
 from alewm.tables import Table
 from alewm.training.presets import SEEDS, preset
 from alewm.workers import num_available_cores
-from alewm_lab.experiments.experiment import Animation, Drawing, Experiment, Outcome, Results
+from alewm_lab.experiments.experiment import Animation, Experiment, ExperimentFigure, Outcome, Results
 from alewm_lab.experiments.framework import RECIPES, chains, data_notes, execute, planned, recipe
 from alewm_lab.experiments.request import Request, make_scale
 from smoke_runs import CPU, perform, smoke_library
@@ -94,7 +94,7 @@ def test_captions_name_data_that_published_numbers_are_not_about(tmp_path):
     assert data_notes(library, {"two-room"}) == ""
     note = data_notes(library, {"two-room", "push-t"})
     assert note.startswith("PushT: Data of our own expert")
-    table, drawing = Table.of("t", "A table.", ["a"], [["1"]]), Drawing("d", "A figure.", lambda _: Figure())
+    table, drawing = Table.of("t", "A table.", ["a"], [["1"]]), ExperimentFigure("d", "A figure.", lambda _: Figure())
     noted = Outcome((table,), (drawing,), (Animation("f", "A film.", b""),)).noting(note)
     assert [each.caption for each in (*noted.tables, *noted.drawings, *noted.films)] == [
         f"A {what}. {note}" for what in ("table", "figure", "film")

@@ -19,7 +19,7 @@ from alewm.theme import Draw, Series, Theme
 from alewm.training.config import Method
 from alewm_lab.experiments.capacity_dynamics import draw_dynamics, q_over_training
 from alewm_lab.experiments.contest import Groups
-from alewm_lab.experiments.experiment import Drawing, Experiment, Outcome, Recipe, Results
+from alewm_lab.experiments.experiment import Experiment, ExperimentFigure, Outcome, Recipe, Results
 from alewm_lab.experiments.request import TASK_TITLES, Request
 from alewm_lab.experiments.training_path import PATH_HEAD, PATH_LEGEND, path_cells
 
@@ -205,7 +205,7 @@ def build(request: Request) -> Experiment:
             capacities_table(request, groups, imposed, results),
         )
         text = request.caption("Test success by variant: a dot per seed, their mean as a line.")
-        dots = Drawing("ablations", text, success_dots(request, groups, results), results.commands(runs, test))
+        dots = ExperimentFigure("ablations", text, success_dots(request, groups, results), results.commands(runs, test))
         moving = {key: group[0] for key, group in groups.items() if learns_q(group[0])}
         panels = [
             (f"{TASK_TITLES[task]}, {name}", q_over_training(run, results)) for (task, name), run in moving.items()
@@ -215,7 +215,7 @@ def build(request: Request) -> Experiment:
             f"between two logged steps; at step 0 it is the prior."
         )
         commands = tuple(TrainingWork(run).command(results.library) for run in moving.values())
-        return Outcome(tables, (dots, Drawing("ablations-q", text, draw_dynamics(panels), commands)))
+        return Outcome(tables, (dots, ExperimentFigure("ablations-q", text, draw_dynamics(panels), commands)))
 
     return Experiment("ablations", request, runs, outcome, tuple(works))
 

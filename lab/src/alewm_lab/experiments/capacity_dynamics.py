@@ -16,7 +16,7 @@ from alewm.sweeps.library import EvaluationWork, TrainingRun, TrainingWork
 from alewm.tables import Cell, Row, Table
 from alewm.theme import Draw, Series, Theme, panel_grid, thinned
 from alewm.training.presets import MIXED, MIXED_SELECTED, SEEDS
-from alewm_lab.experiments.experiment import Drawing, Experiment, Outcome, Recipe, Results
+from alewm_lab.experiments.experiment import Experiment, ExperimentFigure, Outcome, Recipe, Results
 from alewm_lab.experiments.request import TASK_TITLES, Request
 from alewm_lab.experiments.training_path import Dynamics, starting_at
 
@@ -45,7 +45,7 @@ def build_capacity_dynamics(request: Request) -> Experiment:
             "step 0 it is the prior."
         )
         commands = tuple(TrainingWork(run).command(results.library) for run in runs)
-        return Outcome((table,), (Drawing("capacity-dynamics", caption, draw_dynamics(dynamics), commands),))
+        return Outcome((table,), (ExperimentFigure("capacity-dynamics", caption, draw_dynamics(dynamics), commands),))
 
     return Experiment("capacity-dynamics", request, runs, outcome)
 
@@ -114,7 +114,7 @@ def build_mixed(request: Request) -> Experiment:
             f"vertical range leaves out what is higher in the first tenth of training."
         )
         commands = tuple(TrainingWork(run).command(results.library) for run in runs)
-        drawing = Drawing("mixed", request.caption(text), _panels(dynamics), commands)
+        drawing = ExperimentFigure("mixed", request.caption(text), _panels(dynamics), commands)
         tables = (_success_table(request, runs, tests, results), _q_table(request, dynamics, commands))
         return Outcome(tables, (drawing,))
 

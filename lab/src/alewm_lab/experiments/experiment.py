@@ -110,7 +110,7 @@ class Results:
 
 
 @dataclass(frozen=True)
-class Drawing:
+class ExperimentFigure:
     """A figure with its caption."""
 
     name: str
@@ -136,7 +136,7 @@ class Outcome:
     """What an experiment shows."""
 
     tables: tuple[Table, ...] = ()
-    drawings: tuple[Drawing, ...] = ()
+    drawings: tuple[ExperimentFigure, ...] = ()
     films: tuple[Animation, ...] = ()
     findings: tuple[str, ...] = ()
     """Sentences with numbers, computed."""

@@ -12,7 +12,7 @@ from alewm.tables import Cell, Row, Table, mark_best
 from alewm.theme import Draw, Theme
 from alewm.training.presets import LEWM_WEIGHT
 from alewm_lab.experiments.contest import Contest
-from alewm_lab.experiments.experiment import Drawing, Experiment, Outcome, Recipe, Results
+from alewm_lab.experiments.experiment import Experiment, ExperimentFigure, Outcome, Recipe, Results
 from alewm_lab.experiments.request import TASK_TITLES, Request
 
 METHODS = ("LeWM (best d)", "LeWM (d = d_max)", "ALeWM")
@@ -76,7 +76,7 @@ def _outcome(request: Request, blocks: Blocks, results: Results, test: Evaluatio
         "at its best width. Bars are SEM over seeds."
     )
     runs = unique([run for block in blocks.values() for rows in block.values() for run in rows])
-    overview = Drawing("overview", caption, _overview(blocks, results, test), results.commands(runs, test))
+    overview = ExperimentFigure("overview", caption, _overview(blocks, results, test), results.commands(runs, test))
     return Outcome(tables, (overview,), findings=_findings(blocks, results, test))
 
 

@@ -3,7 +3,7 @@
 from alewm.sweeps.library import EvaluationWork
 from alewm.tables import Cell, Row, Table, mark_best
 from alewm_lab.experiments.curves import Curve, Point, success_curves
-from alewm_lab.experiments.experiment import Drawing, Experiment, Outcome, Recipe, Results
+from alewm_lab.experiments.experiment import Experiment, ExperimentFigure, Outcome, Recipe, Results
 from alewm_lab.experiments.request import TASK_TITLES, Request
 
 
@@ -41,7 +41,7 @@ def build_prefix_sweep(request: Request) -> Experiment:
             "seed the 95 % interval."
         )
         commands = tuple(c for settings in (modal, *fixed.values()) for c in results.commands(runs, settings))
-        drawing = Drawing("prefix-sweep", caption, success_curves(curves), tuple(dict.fromkeys(commands)))
+        drawing = ExperimentFigure("prefix-sweep", caption, success_curves(curves), tuple(dict.fromkeys(commands)))
         return Outcome((table,), (drawing,))
 
     works = [EvaluationWork(run, settings) for run in runs for settings in fixed.values()]

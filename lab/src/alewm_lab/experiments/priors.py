@@ -14,7 +14,7 @@ from alewm.sweeps.grid import DEGREE
 from alewm.sweeps.library import EvaluationWork, TrainingRun, TrainingWork
 from alewm.tables import Cell, Row, Table
 from alewm_lab.experiments.contest import Contest, Groups, success_columns
-from alewm_lab.experiments.experiment import Drawing, Experiment, MeasurementWork, Outcome, Recipe, Results
+from alewm_lab.experiments.experiment import Experiment, ExperimentFigure, MeasurementWork, Outcome, Recipe, Results
 from alewm_lab.experiments.request import TASK_TITLES, Request
 from alewm_lab.experiments.theory import capacity_probabilities, variance_beside_survival, variance_panels
 
@@ -54,7 +54,7 @@ def build(request: Request) -> Experiment:
             "Variance of each coordinate under the mask beside the survival probability that exact matching would give "
             "it, by prior. Windows of validation episodes, mean over seeds."
         )
-        drawing = Drawing("variance", request.caption(text), variance_panels(panels), commands)
+        drawing = ExperimentFigure("variance", request.caption(text), variance_panels(panels), commands)
         tables = (
             _success(request, tasks, groups, results),
             _matching(request, tasks, groups, found, results, variance),

@@ -18,7 +18,7 @@ from alewm.evaluation.success import EpisodeRecord
 from alewm.sweeps.library import EvaluationWork, Work
 from alewm.tables import Cell, Row, Table
 from alewm.theme import Draw, Theme
-from alewm_lab.experiments.experiment import Drawing, Experiment, MeasurementWork, Outcome, Recipe, Results
+from alewm_lab.experiments.experiment import Experiment, ExperimentFigure, MeasurementWork, Outcome, Recipe, Results
 from alewm_lab.experiments.request import Request
 
 
@@ -78,7 +78,7 @@ def build(request: Request) -> Experiment:
             "of the probabilities of the two capacities chosen most often, against the distance of the CLS tokens. "
             "Crosses are episodes that failed."
         )
-        drawing = Drawing("reacher-capacity", caption, _panels(allocations), results.commands(runs, test))
+        drawing = ExperimentFigure("reacher-capacity", caption, _panels(allocations), results.commands(runs, test))
         correlations = tuple(
             f"Seed {each.seed}: correlation of log q({each.pair[1]})/q({each.pair[0]}) with CLS distance "
             f"{_correlation(each.features, each.log_ratios)}, with displacement in pixels "

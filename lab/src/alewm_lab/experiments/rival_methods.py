@@ -13,7 +13,7 @@ from alewm.theme import Draw, Theme
 from alewm.training.config import RunConfig
 from alewm_lab.experiments.contest import Contest, Groups, success_columns
 from alewm_lab.experiments.curves import Curve, Point, success_curves
-from alewm_lab.experiments.experiment import Drawing, Experiment, Outcome, Recipe, Results
+from alewm_lab.experiments.experiment import Experiment, ExperimentFigure, Outcome, Recipe, Results
 from alewm_lab.experiments.request import TASK_TITLES, Request
 
 REGULARIZERS = ("SIGReg", "MixSIGReg")
@@ -63,7 +63,9 @@ def _sigreg_outcome(request: Request, tasks: Sequence[str], chosen: Groups, resu
         for key in ("success_rate", "mean_capacity")
     }
     every = [run for runs in chosen.values() for run in runs]
-    drawing = Drawing("sigreg-ablation", request.caption(text), _bars(tasks, spreads), results.commands(every, test))
+    drawing = ExperimentFigure(
+        "sigreg-ablation", request.caption(text), _bars(tasks, spreads), results.commands(every, test)
+    )
     return Outcome((table,), (drawing,))
 
 
@@ -153,7 +155,7 @@ def build_nested_dropout(request: Request) -> Experiment:
             "capacity with the configuration that is best there on validation pairs, and of ALeWM."
         )
         table = Table.of("nested-dropout", request.caption(text), head, rows)
-        drawing = Drawing("nested-dropout", request.caption(text), success_curves(curves), tuple(commands))
+        drawing = ExperimentFigure("nested-dropout", request.caption(text), success_curves(curves), tuple(commands))
         return Outcome((table,), (drawing,))
 
     runs = unique([*nested, *(run for runs in alewm.values() for run in runs)])

@@ -20,7 +20,7 @@ from alewm.shapes import Tensor, UInt8
 from alewm.sweeps.library import EvaluationWork, TrainingRun
 from alewm.tables import Cell, Row, Table
 from alewm.theme import Draw, Theme
-from alewm_lab.experiments.experiment import Animation, Drawing, Experiment, Outcome, Recipe, Results
+from alewm_lab.experiments.experiment import Animation, Experiment, ExperimentFigure, Outcome, Recipe, Results
 from alewm_lab.experiments.main_table import METHODS, blocks_of, contest_of
 from alewm_lab.experiments.request import TASK_TITLES, Request
 
@@ -96,7 +96,7 @@ def _outcome(
                 f"{TASK_TITLES[task]}: {kind} on {len(indices)} of {len(pairs)} test pairs; {len(shown)} drawn by seed "
                 f"{DRAW_SEED}. First frame, four between, last frame, goal; LeWM above ALeWM."
             )
-            drawings.append(Drawing(name, caption, _strips(matched), commands))
+            drawings.append(ExperimentFigure(name, caption, _strips(matched), commands))
             for upper, lower in zip(*strips, strict=True):
                 title = (
                     f"{TASK_TITLES[task]}, episode {upper.record.episode}: LeWM left, ALeWM middle, goal right. {kind}."

@@ -8,7 +8,7 @@ from alewm.sweeps.library import TrainingWork
 from alewm.tables import Cell, Row, Table
 from alewm.theme import Draw, Theme
 from alewm_lab.experiments.curves import capacity_axis
-from alewm_lab.experiments.experiment import Drawing, Experiment, MeasurementWork, Outcome, Recipe, Results
+from alewm_lab.experiments.experiment import Experiment, ExperimentFigure, MeasurementWork, Outcome, Recipe, Results
 from alewm_lab.experiments.request import TASK_TITLES, Request
 
 Curves = dict[tuple[str, str, str], dict[int, Spread]]
@@ -48,7 +48,7 @@ def build(request: Request) -> Experiment:
         )
         table = Table.of("probes", request.caption(text), head, rows)
         commands = tuple(TrainingWork(run).command(results.library) for run in runs)
-        return Outcome((table,), (Drawing("probes", request.caption(text), _panels(curves), commands),))
+        return Outcome((table,), (ExperimentFigure("probes", request.caption(text), _panels(curves), commands),))
 
     works = list(measured.values())
     return Experiment("probes", request, runs, outcome, tuple(works))

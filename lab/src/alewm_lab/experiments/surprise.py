@@ -16,7 +16,7 @@ from alewm.sweeps.library import TrainingWork
 from alewm.tables import Cell, Row, Table
 from alewm.theme import Draw, Theme
 from alewm_lab.experiments.curves import capacity_axis
-from alewm_lab.experiments.experiment import Drawing, Experiment, MeasurementWork, Outcome, Recipe, Results
+from alewm_lab.experiments.experiment import Experiment, ExperimentFigure, MeasurementWork, Outcome, Recipe, Results
 from alewm_lab.experiments.request import TASK_TITLES, Request
 
 JUMPS = ("frozen", "same episode", "other episode")
@@ -64,7 +64,7 @@ def build(request: Request) -> Experiment:
         table = Table.of("surprise", request.caption(text), head, rows)
         caption = request.caption("Area under the ROC curve against the prefix that is predicted from and compared.")
         commands = tuple(TrainingWork(run).command(results.library) for run in runs)
-        return Outcome((table,), (Drawing("surprise", caption, _panels(curves), commands),))
+        return Outcome((table,), (ExperimentFigure("surprise", caption, _panels(curves), commands),))
 
     works = list(measured.values())
     return Experiment("surprise", request, runs, outcome, tuple(works))

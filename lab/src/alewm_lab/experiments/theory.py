@@ -23,7 +23,7 @@ from alewm.sweeps.library import TrainingWork
 from alewm.tables import Cell, Row, Table
 from alewm.theme import Draw, Theme, panel_grid
 from alewm.training.validation import masked_variance
-from alewm_lab.experiments.experiment import Drawing, Experiment, MeasurementWork, Outcome, Recipe, Results
+from alewm_lab.experiments.experiment import Experiment, ExperimentFigure, MeasurementWork, Outcome, Recipe, Results
 from alewm_lab.experiments.request import TASK_TITLES, Request
 
 
@@ -126,8 +126,8 @@ def build(request: Request) -> Experiment:
             "at 0 only actions are seen. Windows of validation episodes."
         )
         drawings = (
-            Drawing("variance", variance, variance_panels(found), every),
-            Drawing("losses", losses, losses_by_capacity(found), every),
+            ExperimentFigure("variance", variance, variance_panels(found), every),
+            ExperimentFigure("losses", losses, losses_by_capacity(found), every),
         )
         tables = (_gains_table(request, found, sources), _order_table(request, found, sources))
         return Outcome(tables, drawings)
