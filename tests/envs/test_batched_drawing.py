@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from alewm.data.collect import collect_command
+from alewm.data.collect import collect_command, recipe_of
+from alewm.data.normalize import ActionStatistics
 from alewm.data.store import EpisodeStore
 from alewm.envs.batched import BatchedPainter, CannotDrawError, poses_of, triangle_scene
 from alewm.envs.collection import collect_task
@@ -14,7 +15,10 @@ from alewm.envs.offscreen import OffscreenCamera, mujoco
 from alewm.envs.reacher.physics import WRIST_LIMIT, ReacherSimulator
 from alewm.envs.registry import get_task
 from alewm.errors import InputError
+from alewm.evaluation.held_out import drawing_of
+from alewm.evaluation.settings import EvaluationSettings
 from alewm.kernels.raster_c import CRenderer
+from alewm.training.checkpoint import DataSet
 
 BATCHED = Drawing("batched")
 
@@ -200,6 +204,24 @@ def test_a_file_says_who_drew_it_and_a_model_follows(tmp_path):
     rows = {"qpos": states[:1], "qvel": np.zeros((1, 2))}
     envs.reset_to(rows, rows)
     np.testing.assert_array_equal(envs.render()[0], frames[0])
+
+
+def learned(data):
+    return DataSet("reacher", ActionStatistics((0.0, 0.0), (1.0, 1.0)), data, "splits.json")
+
+
+def test_evaluation_draws_as_the_model_was_trained(tmp_path):
+    recorded(tmp_path / "b.h5", drawing="batched")
+    with EpisodeStore.open(tmp_path / "b.h5") as store:
+        of_checkpoint = recipe_of(store)
+    task, usual = get_task("reacher"), EvaluationSettings()
+    assert drawing_of(task, learned(of_checkpoint), usual) == Drawing("batched", 2048)
+    assert drawing_of(task, learned({"fingerprint": "old"}), usual) == Drawing("mujoco", 0)
+    assert drawing_of(task, learned(of_checkpoint), EvaluationSettings(drawing="mujoco")) == Drawing("mujoco", 0)
+    assert drawing_of(get_task("two-room"), learned({}), usual) is None
+    with pytest.raises(InputError, match="one way to draw"):
+        drawing_of(get_task("two-room"), learned({}), EvaluationSettings(drawing="batched"))
+    assert "drawing" not in usual.identity(), "results from before keep their settings"
 
 
 def test_auto_goes_on_as_a_file_was_begun(tmp_path):

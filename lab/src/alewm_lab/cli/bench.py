@@ -124,7 +124,7 @@ class BenchDrawing:
     batches: tuple[int, ...] = (16, 64, 256)
     """On a GPU: frames drawn at once."""
     picture: Maybe[Path] = None
-    """A PNG of three states to write: MuJoCo's frame, ours, and eight times their difference."""
+    """A PNG of two states to write: MuJoCo's frame, ours, and eight times their difference."""
 
     def run(self) -> None:
         """Prints the table and the line of JSON."""
