@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 INTEROP ?= .venv-interop
 
-.PHONY: demo test pytest torture interop setup lint format bench docs pages film clean
+.PHONY: demo test pytest browser torture interop setup lint format bench docs pages film clean
 
 demo: setup          ## The main job, small enough for a laptop
 	$(BIN)/alewm demo --out runs/demo
@@ -14,6 +14,10 @@ test: lint pytest    ## Lint, type-check and test
 
 pytest: setup        ## The tests alone
 	$(BIN)/pytest -n 2 --dist worksteal --durations 10
+
+browser: setup       ## The explorer in a real Chromium, which must be installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[explore]' playwright
+	$(BIN)/pytest -q tests/browser/explorer_in_chromium.py
 
 torture: setup       ## Kills, full disks, damaged files, two writers, signals and a soak: an hour, or TORTURE_SECONDS
 	$(BIN)/python tests/torture/campaign.py --seconds $(or $(TORTURE_SECONDS),3600)

@@ -38,13 +38,15 @@ MAY_IMPORT = {
     "evaluation": METHOD | {"data", "envs", "runs", "training", "tables"},
     "interop": METHOD | {"data", "envs", "runs", "training", "evaluation"},
     "report": FOUNDATION | {"runs", "capacity", "model", "data", "envs", "evaluation", "tables", "theme"},
+    "explorer": METHOD | {"runs", "data", "envs", "training", "evaluation", "theme"},
     "sweeps": METHOD | {"data", "envs", "runs", "training", "evaluation", "tables", "theme"},
     "demo": METHOD | {"data", "envs", "runs", "training", "evaluation"},
     "api": METHOD
     | {"data", "envs", "runs", "training", "evaluation", "interop", "report", "theme", "cli"}
     | {"sweeps", "demo", "tables"},
     "cli": METHOD
-    | {"data", "envs", "runs", "training", "evaluation", "interop", "report", "sweeps", "demo", "tables", "theme"},
+    | {"data", "envs", "runs", "training", "evaluation", "interop", "report", "sweeps", "demo", "tables", "theme"}
+    | {"explorer"},
 }
 # A kernel knows the types whose numbers it computes with: knots of the quadrature, sizes of the encoder.
 KERNELS_KNOW = {"alewm.regularizers.quadrature", "alewm.regularizers.inputs", "alewm.model.vit"}

@@ -50,8 +50,10 @@ def test_python_decodes_latents_and_prefixes(run, trained):
         library.load(trained, device="cpu").decode(z)
 
 
-def test_a_shared_model_brings_its_decoder(run, tmp_path):
+def test_a_shared_model_brings_its_decoder_and_what_it_imagines(run, tmp_path):
+    imagine_run(run)
     shared = save_pretrained(run, tmp_path / "shared", "bfloat16")
+    assert imagine_run(shared, data_path=tmp_path / "nowhere.h5") == shared / "imagination", "known without data"
     assert (shared / "decoder/examples.png").read_bytes() == (run / "decoder/examples.png").read_bytes()
     model = library.load(shared, device="cpu")
     assert model.decode(np.zeros(model.capacities[-1])).dtype == np.uint8

@@ -21,6 +21,7 @@ from alewm.cli.decode import Decode
 from alewm.cli.demo import Demo
 from alewm.cli.distill import Distill
 from alewm.cli.evaluate import Evaluate
+from alewm.cli.explore import Explore
 from alewm.cli.inspect import Inspect
 from alewm.cli.interrupts import NOTHING_KEPT, Terminated, terminations_raised
 from alewm.cli.lewm import ExportLeWM, ImportLeWM
@@ -54,6 +55,7 @@ VERBS: Groups = {
         "evaluate": (Evaluate, "plan to held-out goals and count how many are reached"),
         "probe": (Probe, "what prefixes of the latent say of the true state"),
         "decode": (Decode, "fit a decoder, to see what each prefix of the latent holds"),
+        "explore": (Explore, "plan with one or two models on a local page, and watch"),
         "report": (Report, "one HTML page about one run or several"),
     },
     "share": {

@@ -29,6 +29,7 @@ from alewm.evaluation.animations import ACTIONS
 from alewm.evaluation.decoder import DECODER, find_decoder, read_decoder_description, read_examples, write_decoder
 from alewm.evaluation.evaluate_run import SHARED_AS, evaluate_run, interval_in_words, percent
 from alewm.evaluation.held_out import NoEnvironmentError, pairs_in_data, pairs_name, save_pairs, task_of
+from alewm.evaluation.imagination import IMAGINATION
 from alewm.evaluation.settings import EVALUATIONS, EvaluationSettings, Split
 from alewm.files import check_new_folder, inside, read_if_there, read_json, write_json, write_text
 from alewm.model.checkpoint import checkpoints_in, weights_sha256
@@ -299,6 +300,7 @@ def fill_pretrained(run: Path, shared: SharedRun, out: Path, weights: WeightType
     _save_missing_pairs(run, out)
     _save_distilled(run, out)
     _save_decoder(run, out)
+    _save_imagination(run, out)
     write_json(out / "result.json", shared.result)
     write_json(out / "provenance.json", shared.provenance)
     write_text(out / "README.md", shared.card(name, out))
@@ -336,6 +338,18 @@ def _save_decoder(run: Path, out: Path) -> None:
         folder, after = run / DECODER, weights_sha256(checkpoints_in(out / "checkpoints")[-1])
         description = portable({**read_decoder_description(folder), "weights_sha256": after})
         write_decoder(out / DECODER, network, description, read_examples(folder))
+
+
+def _save_imagination(run: Path, out: Path) -> None:
+    """What the run was found to imagine, bound to the weights as they are stored in `out`."""
+    if not (found := read_if_there(run / IMAGINATION / "imagination.json")):
+        return
+    if found["made_from"]["weights_sha256"] != weights_sha256(latest_checkpoint(run)):
+        return  # of earlier weights
+    found["made_from"]["weights_sha256"] = weights_sha256(checkpoints_in(out / "checkpoints")[-1])
+    with new_folder(out / IMAGINATION) as partial:
+        shutil.copyfile(run / IMAGINATION / "frames.png", partial / "frames.png")
+        write_json(partial / "imagination.json", portable(found))
 
 
 def stored_weights(model: WorldModel, weights: WeightType) -> dict[str, Tensor]:
