@@ -18,6 +18,8 @@ from alewm.data.conversion.lerobot import LeRobotEpisodes
 from alewm.data.conversion.tables import parquet_columns
 from alewm.data.store import EpisodeStore
 from alewm.data.writer import StoreWriter
+from alewm.envs.push_t import demonstration_file
+from alewm.envs.push_t.demonstration_file import read_demonstrations
 from alewm.errors import InputError
 from alewm.files import inside
 from alewm.interop.pretrained import save_pretrained
@@ -26,6 +28,7 @@ from alewm.runs.folder import new_folder, only_writer
 from alewm.tables import Cell, Table
 from alewm.theme import as_svg, new_axes
 from alewm.training.metrics import Logbook
+from human_demonstrations import demonstrations, tarred, write_zarr, zipped
 from small_recordings import table_of, write_lerobot_v2, write_lerobot_v3
 from toy_episodes import tape, write_tape
 
@@ -217,6 +220,20 @@ def test_a_table_that_declares_too_many_rows_takes_no_memory(tmp_path):
     assert path.stat().st_size < 1_000_000
     with pytest.raises(InputError, match=r"bomb\.parquet: 150,000,000 rows are declared in a file of"):
         parquet_columns(path)
+
+
+@pytest.mark.parametrize("kind", ["npz", "zip", "tar"])
+def test_a_member_of_an_archive_that_would_take_too_much_memory_is_refused(tmp_path, monkeypatch, kind):
+    arrays = demonstrations(3)
+    path = tmp_path / f"demonstrations.{kind}"
+    if kind == "npz":
+        np.savez_compressed(path, **arrays)
+    else:
+        (zipped if kind == "zip" else tarred)(write_zarr(tmp_path / "zarr", arrays), path)
+    read_demonstrations(path)
+    monkeypatch.setattr(demonstration_file, "MOST_MEMBER_BYTES", 100)
+    with pytest.raises(InputError, match=rf"demonstrations\.{kind}.* bytes, at most 100 are read"):
+        read_demonstrations(path)
 
 
 # LeRobot.

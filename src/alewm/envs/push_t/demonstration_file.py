@@ -8,7 +8,6 @@ Pictures are never looked at. zarr itself is not needed: HDF5's Blosc filter (pa
 import hashlib
 import importlib
 import itertools
-import json
 import math
 import tarfile
 import zipfile
@@ -23,11 +22,13 @@ import numpy as np
 
 from alewm.envs.push_t import WHERE_DEMONSTRATIONS_ARE as WHERE
 from alewm.errors import InputError, install_line
+from alewm.files import parse_json
 from alewm.shapes import Float, Int
 
 _ARRAYS = {"states": "data/state", "actions": "data/action", "episode_ends": "meta/episode_ends"}
 """Names in the npz, and in the zarr."""
 
+MOST_MEMBER_BYTES = 1 << 30
 _MOST_CHUNK_BYTES = 1 << 30
 _BLOSC_FILTER = 32001
 _BLOSC_HEADER_BYTES = 16
@@ -72,10 +73,19 @@ def read_demonstrations(path: Path) -> DemonstrationFile:
 def _arrays(path: Path) -> dict[str, np.ndarray]:
     if path.is_file() and zipfile.is_zipfile(path):
         with zipfile.ZipFile(path) as archive:
+            for member in archive.infolist():
+                if member.filename.removesuffix(".npy") in _ARRAYS:
+                    _check_size(path, member.filename, member.file_size)
             if any(name.endswith(".npy") for name in archive.namelist()):
                 return _npz_arrays(path)
     files = _zarr_files(path)
     return {name: _zarr_array(path, files, inside) for name, inside in _ARRAYS.items()}
+
+
+def _check_size(path: Path, name: str, size: int) -> None:
+    """Refuse a member that would take too much memory: some kilobytes of an archive can become any number of bytes."""
+    if size > MOST_MEMBER_BYTES:
+        raise _damaged(path, f"{name} would take {size:,} bytes, at most {MOST_MEMBER_BYTES:,} are read")
 
 
 def _npz_arrays(path: Path) -> dict[str, np.ndarray]:
@@ -119,11 +129,13 @@ def _all_files(path: Path, wanted: tuple[str, ...]) -> Iterator[tuple[str, bytes
         with zipfile.ZipFile(path) as archive:
             for name in archive.namelist():
                 if any(inside in name for inside in wanted) and not name.endswith("/"):
+                    _check_size(path, name, archive.getinfo(name).file_size)
                     yield name, archive.read(name)
     elif tarfile.is_tarfile(path):
         with tarfile.open(path) as tar:
             for member in tar:
                 if member.isfile() and any(inside in member.name for inside in wanted):
+                    _check_size(path, member.name, member.size)
                     content = tar.extractfile(member)
                     assert content is not None
                     yield str(PurePosixPath(member.name)), content.read()
@@ -160,7 +172,7 @@ def _zarr_array(path: Path, files: Mapping[str, bytes], inside: str) -> np.ndarr
 def _description(path: Path, inside: str, text: bytes) -> tuple[list[int], list[int], np.dtype[Any], str | None, str]:
     """Shape, chunks, dtype, compressor and separator of an array; whatever this module cannot read is refused."""
     try:
-        header = json.loads(text)
+        header = parse_json(text)
         shape, chunks = ([int(size) for size in header[name]] for name in ("shape", "chunks"))
         dtype, compressor = np.dtype(header["dtype"]), (header["compressor"] or {}).get("id")
         is_readable = (
