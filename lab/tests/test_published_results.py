@@ -36,12 +36,26 @@ def published(tmp_path):
 
 def test_figures_are_drawn_beside_the_page_and_old_ones_removed(published, tmp_path):
     (tmp_path / "docs/images/results").mkdir(parents=True)
-    (tmp_path / "docs/images/results/old.svg").touch()
+    (tmp_path / "docs/images/results/old.svg").write_text("<svg/>\n<!-- data 1f -->\n")
+    (tmp_path / "docs/images/results/own.svg").write_text("<svg/>\n")
     page = write_results_page(published("alewm"), tmp_path / "docs" / "results.md")
     shown = re.findall(r"!\[[^\]]+\]\((\S+)\)", page.read_text())
+    (tmp_path / "docs/images/results/own.svg").unlink()  # another's, which was left alone
     drawn = sorted(str(path.relative_to(page.parent)) for path in page.parent.rglob("*.svg"))
     assert sorted(shown) == drawn
     assert all((page.parent / name).read_text().startswith("<?xml") for name in drawn)
+
+
+def test_a_page_that_could_not_be_drawn_leaves_the_earlier_one_with_its_figures(published, tmp_path, monkeypatch):
+    results, page = published("alewm"), tmp_path / "docs" / "results.md"
+    write_results_page(results, page)
+    old = page.parent / "images/results/old.svg"
+    old.write_text("<svg/>\n<!-- data 1f -->\n")
+    before = {path: path.read_bytes() for path in page.parent.rglob("*") if path.is_file()}
+    monkeypatch.setattr("alewm_lab.publishing.results_page.as_svg", lambda draw: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        write_results_page(results, page)
+    assert {path: path.read_bytes() for path in page.parent.rglob("*") if path.is_file()} == before
 
 
 def share_of(name: str, rows: list[dict]) -> Proportion:

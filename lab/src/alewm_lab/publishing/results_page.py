@@ -43,6 +43,9 @@ those of its main table, after ten epochs on its own data and pairs, which are n
 another budget."""
 
 
+_OUR_FIGURE = re.compile(rb"<!-- data \w+ -->\n$")
+
+
 def write_results_page(results: Path, out: Path) -> Path:
     """Write the page `out` and its figures from the published runs below `results`; the path of the page."""
     text, figures = results_page(results, out)
@@ -52,10 +55,10 @@ def write_results_page(results: Path, out: Path) -> Path:
         # Not the drawing's bytes, which vary with its library, but its data tell whether it is up to date.
         write_bytes(path, as_svg(figure.draw) + f"<!-- data {figure.digest} -->\n".encode())
     write_text(out, text)
-    for old in (
-        set(folder.glob("*.svg")) - drawn.keys()
-    ):  # last: an earlier page keeps its figures until the new one is there
-        old.unlink()
+    # Last, so that an earlier page keeps its figures until the new one is there. Figures of others stay.
+    for old in set(folder.glob("*.svg")) - drawn.keys():
+        if _OUR_FIGURE.search(old.read_bytes()):
+            old.unlink()
     return out
 
 
