@@ -162,3 +162,11 @@ def test_tensors_and_metadata_that_differ_from_their_digest_are_refused(tmp_path
     assert refused >= len(sound) - 6 - 7
     save_file(tensors, path)  # as older versions wrote it
     assert load_tensors(path, "restore it.")[0].keys() == tensors.keys()
+
+
+def test_a_digest_whose_name_is_damaged_is_not_taken_for_none(tmp_path: Path) -> None:
+    path = tmp_path / "pairs.safetensors"
+    save_tensors(path, {"state": torch.arange(3.0)}, {"fingerprint": "0" * 32})
+    path.write_bytes(path.read_bytes().replace(b"sha256", b"sha356"))
+    with pytest.raises(InputError, match=r"pairs\.safetensors is damaged"):
+        load_tensors(path, "restore it.")

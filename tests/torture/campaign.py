@@ -168,7 +168,7 @@ def mutated(draw: random.Random, row: Row, limit: Limit) -> None:
                 counts[name][case.outcome] += 1
                 problems = []
                 if mutations.is_fault(case, subject):
-                    place = f"{case.subject}, --seed {seed} --only {case.index}, {case.file}: {case.damage}"
+                    place = f"{case.subject}, --seed {seed} --only {case.number}, {case.file}: {case.damage}"
                     problems = [Problem(kinds[case.outcome], place, case.message.strip()[-400:])]
                 row.count(problems)
             if limit.is_reached(row):

@@ -35,7 +35,7 @@ from alewm.envs.task import Task
 from alewm.errors import InputError, unknown_name
 from alewm.evaluation.closed_loop import GoalPairs
 from alewm.evaluation.settings import EvaluationSettings, Split
-from alewm.files import read_if_there, write_json
+from alewm.files import read_if_there, reading, write_json
 from alewm.model.world_model import WorldModel
 from alewm.planning.noise import stream_seed
 from alewm.resize import area_downsample
@@ -156,7 +156,8 @@ def load_pairs(path: Path, split: str, fingerprint: str | None) -> GoalPairs:
     if split not in splits:
         raise unknown_name(f"split of {path}", split, splits)
     own = {name.removeprefix(f"{split}/"): tensor for name, tensor in tensors.items() if name.startswith(f"{split}/")}
-    numbers = [tuple(own[name].tolist()) for name in _NUMBERS]
+    with reading(path):
+        numbers = [tuple(own[name].tolist()) for name in _NUMBERS]
     columns = [
         {name.removeprefix(f"{role}/"): tensor for name, tensor in own.items() if name.startswith(f"{role}/")}
         for role in ("start", "goal")

@@ -9,6 +9,7 @@ import hashlib
 import json
 import math
 import os
+import re
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -53,8 +54,10 @@ def load_tensors(path: Path, remedy: str) -> tuple[dict[str, Tensor], dict[str, 
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (no mapping)
     except (SafetensorError, OSError) as error:
         raise InputError(f"{path} cannot be read ({error}); {remedy}") from error
+    # Where the name of the digest itself is damaged, its value is still there under another.
+    misnamed = [name for name, value in metadata.items() if name != _DIGEST and re.fullmatch("[0-9a-f]{64}", value)]
     expected = metadata.pop(_DIGEST, None)
-    if expected is not None and _digest(tensors, metadata) != expected:
+    if misnamed or (expected is not None and _digest(tensors, metadata) != expected):
         raise InputError(f"{path} is damaged (its tensors differ from the SHA-256 in its header); {remedy}")
     return tensors, metadata
 
