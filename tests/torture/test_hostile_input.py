@@ -251,6 +251,15 @@ def test_a_path_of_a_data_set_that_leads_out_of_it_is_refused(tmp_path, write, f
         list(LeRobotEpisodes(folder)(0, [0]))
 
 
+@pytest.mark.parametrize("number", ["1e308", "-1", "true", "null", "[1]"])
+def test_a_number_of_a_data_set_that_counts_nothing_is_refused(tmp_path, number):
+    folder = write_lerobot_v2(tmp_path / "set", [4, 4])
+    lines = folder / "meta/episodes.jsonl"
+    lines.write_text(lines.read_text().replace('"episode_index": 1', f'"episode_index": {number}'))
+    with pytest.raises(InputError, match=r"episodes\.jsonl, line 2: an object with episode_index and length"):
+        list(LeRobotEpisodes(folder)(0, [0]))
+
+
 # Names.
 
 

@@ -22,7 +22,7 @@ from alewm.data.conversion.frames import AS_RECORDED, FrameSize
 from alewm.data.conversion.recordings import check_actions
 from alewm.data.conversion.tables import parquet_columns
 from alewm.errors import InputError, unknown_name
-from alewm.files import parse_json
+from alewm.files import parse_json, reading
 
 INFO = "meta/info.json"
 _INDEX = ("index", "episode_index", "frame_index")
@@ -201,7 +201,7 @@ class LeRobotEpisodes:
         for number, line in enumerate(path.read_bytes().splitlines(), 1):
             try:
                 entry = parse_json(line.decode())
-                index, length = int(entry["episode_index"]), int(entry["length"])
+                index, length = _number(entry["episode_index"]), _number(entry["length"])
             except (KeyError, TypeError, ValueError):
                 shown = line[:60].decode(errors="replace")
                 raise InputError(
@@ -221,18 +221,20 @@ class LeRobotEpisodes:
             needed += [where + name for name in ("chunk_index", "file_index", "from_timestamp") if template is not None]
             if missing := [name for name in needed if name not in columns]:
                 raise InputError(f"{path} lacks the columns {', '.join(missing)}. Download the data set again.")
-            for row in range(len(columns["length"])):
-                value = {name: columns[name][row] for name in needed}
-                video, start = None, None
-                if template is not None:
-                    start = float(value[where + "from_timestamp"])
-                    video = self._file(template, value, where, video_key=self.key)
-                table = self._file(self.info["data_path"], value, "data/")
-                found.append(LeRobotEpisode(int(value["episode_index"]), int(value["length"]), table, video, start))
+            with reading(path):
+                for row in range(len(columns["length"])):
+                    value = {name: columns[name][row] for name in needed}
+                    video, start = None, None
+                    if template is not None:
+                        start = float(value[where + "from_timestamp"])
+                        video = self._file(template, value, where, video_key=self.key)
+                    table = self._file(self.info["data_path"], value, "data/")
+                    index, length = _number(value["episode_index"]), _number(value["length"])
+                    found.append(LeRobotEpisode(index, length, table, video, start))
         return found
 
     def _file(self, template: str, value: dict[str, Any], where: str, **names: Any) -> Path:
-        chunk, file = (int(value[where + name]) for name in ("chunk_index", "file_index"))
+        chunk, file = (_number(value[where + name]) for name in ("chunk_index", "file_index"))
         return self._path(template, chunk_index=chunk, file_index=file, **names)
 
     def _path(self, template: str, **names: Any) -> Path:
@@ -246,6 +248,13 @@ class LeRobotEpisodes:
                 f"without '..'. Download the data set again."
             )
         return self.folder / path
+
+
+def _number(value: Any) -> int:
+    """The number of an episode, file or row; anything else is a `ValueError`."""
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or not 0 <= value < 2**31:
+        raise ValueError(f"{value!r} counts nothing")
+    return int(value)
 
 
 def _check_order(place: str, frame_index: np.ndarray | None) -> None:
