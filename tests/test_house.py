@@ -10,11 +10,9 @@ SOURCES = sorted([*ROOT.glob("src/**/*.py"), *ROOT.glob("lab/src/**/*.py")])
 SHORT = {
     "src/alewm/__main__.py": "start of a command",
     "src/alewm/shapes.py": "imported by nearly every module, imports none",
-    "src/alewm/cli/report.py": "one file per verb",
     "lab/src/alewm_lab/__main__.py": "start of a command",
-    "lab/src/alewm_lab/cli/main.py": "start of a command",
 }
-"""Modules under 40 lines, and why each stands alone."""
+"""Modules under 40 lines, and why each stands alone. Those of `cli` may be short: there is one per verb."""
 
 
 def test_no_two_public_classes_share_a_name():
@@ -30,6 +28,6 @@ def test_a_module_under_forty_lines_has_a_reason():
     short = {
         str(path.relative_to(ROOT))
         for path in SOURCES
-        if path.name != "__init__.py" and len(path.read_text().splitlines()) < 40
+        if path.name != "__init__.py" and path.parent.name != "cli" and len(path.read_text().splitlines()) < 40
     }
     assert short - SHORT.keys() == set(), "join it to the module it serves, or give the reason here"
