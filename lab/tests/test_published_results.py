@@ -11,7 +11,7 @@ from alewm.evaluation.statistics import Proportion
 from alewm.runs.provenance import portable
 from alewm_lab.publishing.publication import publication_name, read_publication
 from alewm_lab.publishing.published import read_published
-from alewm_lab.publishing.result_figures import TITLE_WIDTH
+from alewm_lab.publishing.result_figures import TITLE_WIDTH, difference_figure
 from alewm_lab.publishing.results_page import results_page, write_results_page
 from copied_results import RESULTS, ROOT, add, change, edit, page_of, publisher, replace_table, rows_of
 
@@ -438,3 +438,14 @@ def test_configurations_that_nothing_chooses_between_are_refused(published):
     results = published("lewm", config=LEWM, **{"training.step": 12_000})
     with pytest.raises(InputError, match=r"none can be chosen: alewm-0\.0002, alewm-5e-05\. Evaluate them with"):
         page_of(results)
+
+
+def test_the_findings_name_the_differences_of_the_records():
+    text = (ROOT / "docs" / "findings.md").read_text()
+    figure = difference_figure(read_published(RESULTS), json.loads((RESULTS / "paper.json").read_text()))
+    assert len(figure.data) == 7
+    for name, *numbers, papers in figure.data:
+        difference, low, high = (f"{number:+.1f}".replace("-", "−") for number in numbers)
+        if "5e-5" not in name or "TwoRoom" in name:  # the others are in the page of results
+            assert f"{difference} ({low} to {high}" in text, name
+            assert f"| {papers:+.1f} |" in text, name
