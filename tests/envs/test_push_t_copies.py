@@ -108,7 +108,7 @@ def test_archives_that_were_cut_are_refused(arrays, tmp_path):
     root = write_zarr(tmp_path, arrays)
     for path in (zipped(root, tmp_path / "a.zip"), tarred(root, tmp_path / "a.tar.gz")):
         cut(path, path.stat().st_size // 2)
-        with pytest.raises(InputError, match=f"{path.name} is (neither|damaged)"):
+        with pytest.raises(InputError, match=f"{path.name} (begins as a zip or npz file but is cut off|is damaged)"):
             read_demonstrations(path)
 
 

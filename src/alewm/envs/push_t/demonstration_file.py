@@ -140,7 +140,10 @@ def _all_files(path: Path, wanted: tuple[str, ...]) -> Iterator[tuple[str, bytes
                     assert content is not None
                     yield str(PurePosixPath(member.name)), content.read()
     else:
-        raise InputError(f"{path} is neither a folder nor a zip, tar or npz file. {WHERE}")
+        with path.open("rb") as file:
+            is_cut_off = file.read(4) == b"PK\x03\x04"
+        found = "begins as a zip or npz file but is cut off" if is_cut_off else "is no folder, zip, tar or npz file"
+        raise InputError(f"{path} {found}. {WHERE}")
 
 
 def _zarr_array(path: Path, files: Mapping[str, bytes], inside: str) -> np.ndarray:
