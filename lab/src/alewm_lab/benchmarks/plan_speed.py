@@ -1,13 +1,21 @@
-"""Time of a plan against its capacity: by the reference, by our searches, and with distilled dynamics."""
+"""Time of a plan against its capacity: by the reference, by our searches, and with distilled dynamics.
+
+`python -m alewm_lab.benchmarks.plan_speed RECORD ... OUT.svg` draws the lines that `alewm-lab bench distilled` printed.
+"""
 
 import statistics
+import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from pathlib import Path
+from typing import Any
 
 import torch
+from matplotlib.figure import Figure
 
 from alewm.devices import find_device
+from alewm.files import read_object, write_bytes
 from alewm.model.world_model import WorldModel, build_world_model
 from alewm.planning.cem import CEMConfig
 from alewm.planning.distilled import DistilledDynamics, DistilledModel, DynamicsConfig
@@ -16,6 +24,7 @@ from alewm.planning.planner import Planner, PlanningConfig, Plans
 from alewm.planning.search import choose_search
 from alewm.planning.searches import SearchName
 from alewm.shapes import FRAME_SKIP, Float, Tensor
+from alewm.theme import Draw, Theme, as_svg, panel_grid
 from alewm.training.presets import preset
 from alewm_lab.benchmarks.reference import reference_plan
 from alewm_lab.benchmarks.timing import check_repeats, kernel_table, median_seconds, peak_mebibytes, print_line
@@ -210,3 +219,29 @@ def _dynamics_bytes(model: WorldModel) -> int:
     """What a plan reads of the model at every step: predictor, its projector and the action encoder."""
     parts = (model.predictor, model.prediction_projector, model.action_encoder)
     return sum(tensor.nbytes for part in parts for tensor in part.state_dict().values())
+
+
+def time_figure(records: Sequence[Mapping[str, Any]]) -> Draw:
+    """Processor time of a plan against k, a panel per record: the model's own predictor and distilled dynamics."""
+
+    def draw(theme: Theme) -> Figure:
+        figure, panels = panel_grid(len(records), 2, panel=(3.4, 2.6), sharey=True)
+        for axes, record in zip(panels, records, strict=True):
+            for color, (name, title) in enumerate((("own", "own predictor"), ("distilled", "distilled"))):
+                timed = {int(k): row for k, row in record["by_capacity"].items() if f"{name}_cpu_ms" in row}
+                times = [row[f"{name}_cpu_ms"] for row in timed.values()]
+                axes.plot(list(timed), times, "o-", color=theme.color(color), markersize=4, label=title)
+            axes.set(xscale="log", yscale="log", xlabel="coordinates planned in (k)", title=record["preset"])
+            ks = [int(k) for k in record["by_capacity"]]
+            axes.set_xticks(ks, [str(k) if place % 2 == 0 or len(ks) < 6 else "" for place, k in enumerate(ks)])
+            axes.minorticks_off()
+        panels[0].set_ylabel("one plan (CPU ms)")
+        panels[0].legend()
+        return figure
+
+    return draw
+
+
+if __name__ == "__main__":
+    *_records, _out = map(Path, sys.argv[1:])
+    write_bytes(_out, as_svg(time_figure([read_object(path) for path in _records])))
