@@ -140,8 +140,8 @@ def _all_files(path: Path, wanted: tuple[str, ...]) -> Iterator[tuple[str, bytes
                     assert content is not None
                     yield str(PurePosixPath(member.name)), content.read()
     else:
-        with path.open("rb") as file:
-            is_cut_off = file.read(4) == b"PK\x03\x04"
+        with path.open("rb") as opened:
+            is_cut_off = opened.read(4) == b"PK\x03\x04"
         found = "begins as a zip or npz file but is cut off" if is_cut_off else "is no folder, zip, tar or npz file"
         raise InputError(f"{path} {found}. {WHERE}")
 
