@@ -8,7 +8,7 @@ from alewm_lab.publishing.publish import publish_runs
 from alewm_lab.publishing.published import read_published
 
 SMALL = ("--steps", "4", "--batch-size", "8", "--candidates", "4", "--iterations", "1")
-SMALL += ("--probe-frames", "40", "--fit-updates", "10")
+SMALL += ("--fit-frames", "40", "--fit-updates", "10")
 
 
 @pytest.fixture
@@ -43,6 +43,7 @@ def test_a_cell_does_everything_once_and_comes_back_as_one_file(cell, tmp_path):
     assert evaluated == imposed | rest | distilled
     assert said.out.splitlines()[-2:] == ["shared/alewm", "runs/alewm"]
     assert (tmp_path / "shared" / "alewm" / "distilled").is_dir()
+    assert (run / "decoder").is_dir()
 
     made = {path: path.stat().st_mtime_ns for path in run.rglob("result.json")}
     cell("two-room-tiny", "--out", "runs/alewm", "--share", "shared/alewm")

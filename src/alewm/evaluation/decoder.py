@@ -351,7 +351,7 @@ def _read_frames(trained: Trained, rows: np.ndarray) -> UInt8[Tensor, "n Y X 3"]
 
 def _examples(
     network: PixelDecoder, latents: Float[Tensor, "n D"], pixels: UInt8[Tensor, "n Y X 3"]
-) -> UInt8[Tensor, "Y X 3"]:
+) -> UInt8[Tensor, "height width 3"]:
     """A row per frame: the recorded one, then what each capacity decodes to."""
     z = latents.to(network.mean.device)
     columns = [pixels, *(network.frames(z[:, :k]).cpu() for k in network.support.capacities)]

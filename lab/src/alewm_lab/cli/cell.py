@@ -21,9 +21,9 @@ class CellJob(Train):
     """Train one model of the main table and do everything about it at once.
 
     After training come the 200 and the 1,000 test pairs, validation pairs, every imposed capacity and the full goal
-    cost where there are prefixes, probes, and distilled dynamics with their success. `alewm-lab publish RUN --out
-    results/NAME` then writes all of it to one file. Takes the options of `alewm train`. Repeating the command
-    continues; what is there is not made again.
+    cost where there are prefixes, probes, distilled dynamics with their success, and a decoder with its picture.
+    `alewm-lab publish RUN --out results/NAME` then writes all numbers to one file. Takes the options of `alewm train`.
+    Repeating the command continues; what is there is not made again.
     """
 
     share: Maybe[Path] = None
@@ -32,16 +32,17 @@ class CellJob(Train):
     """CEM: action sequences scored per iteration."""
     iterations: int = 30
     """CEM: times the distribution is refined."""
-    probe_frames: int = 20_000
-    """Frames of training episodes that probes are fitted to, at most."""
+    fit_frames: int = 20_000
+    """Frames of training episodes that probes and the decoder are fitted to, at most."""
     fit_updates: int = 3_000
-    """Updates of each probe and of each distilled network."""
+    """Updates of each probe, of each distilled network and of the decoder."""
 
     WHEN_INTERRUPTED: ClassVar[str] = "What is finished is kept; repeat the command to continue."
 
     def run(self) -> None:
         """Makes what is missing, and prints the folder of the run."""
         from alewm.devices import find_device
+        from alewm.evaluation.decoder import DecodeConfig, decode
         from alewm.evaluation.distill_run import distill
         from alewm.evaluation.probes import probe_run
         from alewm.interop.pretrained import share_run
@@ -55,11 +56,12 @@ class CellJob(Train):
         for settings in others:
             _evaluate(run, settings, device)
         if not (run / "measurements" / "probes.json").is_file():
-            amounts = {"num_train": self.probe_frames, "num_test": 5_000, "num_steps": self.fit_updates}
+            amounts = {"num_train": self.fit_frames, "num_test": 5_000, "num_steps": self.fit_updates}
             probe_run(run, (), amounts, data_path=None, device=device)
         distill(run, config=DistillConfig(num_updates=self.fit_updates), device=device)
         for settings in (usual, replace(usual, pairs_per_episode=5)):
             _evaluate(run, replace(settings, dynamics="distilled"), device)
+        decode(run, DecodeConfig(num_updates=self.fit_updates, num_frames=self.fit_frames), device=device)
         if self.share is not None:
             share_run(run, self.share, weights="bfloat16", device=device)
             print(self.share)
