@@ -27,7 +27,9 @@ interop:             ## The bridges against the real packages, in an environment
 	$(INTEROP)/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,push-t,lance]'
 	$(INTEROP)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --requirement tests/interop_real/requirements.txt
 	$(if $(STABLE_WORLDMODEL),$(INTEROP)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --force-reinstall '$(STABLE_WORLDMODEL)')
-	$(INTEROP)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --upgrade --target $(INTEROP)/overlays/transformers-4 --requirement tests/interop_real/transformers-4.txt
+	for set in transformers-4 lerobot-0.3.3 lerobot-0.4.4; do \
+		$(INTEROP)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --upgrade --target $(INTEROP)/overlays/$$set --requirement tests/interop_real/$$set.txt || exit 1; \
+	done
 	@# torchvision has no CPU build: its Python part is used, without its compiled operators (tests/interop_real/torchvision_on_cpu.py).
 	cp tests/interop_real/torchvision_on_cpu.py $$($(INTEROP)/bin/python -c 'import site; print(site.getsitepackages()[0])')
 	echo 'import torchvision_on_cpu' > $$($(INTEROP)/bin/python -c 'import site; print(site.getsitepackages()[0])')/torchvision_on_cpu.pth
