@@ -216,10 +216,10 @@ class Page:
                 return draw(Scene(ends["start"], ends["goal"]))
 
             def on_start(chosen: Scene, event: gr.SelectData) -> list[Any]:
-                return on_click(chosen, "start", event)
+                return [None, *on_click(chosen, "start", event)]
 
             def on_goal(chosen: Scene, event: gr.SelectData) -> list[Any]:
-                return on_click(chosen, "goal", event)
+                return [None, *on_click(chosen, "goal", event)]
 
             def on_numbers(chosen: Scene, *values: float) -> list[Any]:
                 ends = {role: {n: v.clone() for n, v in getattr(chosen, role).items()} for role in ("start", "goal")}
@@ -268,8 +268,8 @@ class Page:
             pictures = [state, start, goal, *views]
             pair.input(on_pair, pair, pictures, show_progress="hidden")
             if can_click:
-                start.select(on_start, state, pictures, show_progress="hidden")
-                goal.select(on_goal, state, pictures, show_progress="hidden")
+                start.select(on_start, state, [pair, *pictures], show_progress="hidden")
+                goal.select(on_goal, state, [pair, *pictures], show_progress="hidden")
             sliders = [each for *_, each in numbers]
             for each in sliders:
                 each.release(on_numbers, [state, *sliders], pictures, show_progress="hidden")
