@@ -1,13 +1,14 @@
 """Any device, by name: none is written into the code, and what one lacks is said."""
 
 import ast
+import os
 import re
 from pathlib import Path
 
 import pytest
 import torch
 
-from alewm.devices import find_device, simulation_device, why_no_bfloat16
+from alewm.devices import busy_note, find_device, simulation_device, why_no_bfloat16
 from alewm.errors import InputError
 from alewm.training.acceleration import choose_acceleration
 from alewm.training.config import TrainingConfig
@@ -105,3 +106,14 @@ def test_what_a_device_lacks_is_said():
 def test_environments_stay_where_float64_is():
     assert simulation_device(MPS) == torch.device("cpu")
     assert simulation_device(torch.device("cuda", 1)) == torch.device("cuda", 1)
+
+
+def test_training_on_a_busy_cpu_is_told_how_many_threads_are_of_use(monkeypatch):
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 8)
+    monkeypatch.setattr(os, "cpu_count", lambda: 8)
+    monkeypatch.setattr(os, "getloadavg", lambda: (6.0, 0.0, 0.0))
+    assert "OMP_NUM_THREADS=2" in busy_note(torch.device("cpu"))
+    assert busy_note(torch.device("cuda")) == ""
+    monkeypatch.setattr(os, "getloadavg", lambda: (0.1, 0.0, 0.0))
+    assert busy_note(torch.device("cpu")) == ""

@@ -95,12 +95,31 @@ def idle_threads(device: torch.device) -> Iterator[None]:
     is not scheduled keeps all others spinning, and planning takes ten times as long as with one thread.
     """
     before = torch.get_num_threads()
-    if device.type != "cpu" or "OMP_NUM_THREADS" in os.environ or not hasattr(os, "getloadavg"):
-        yield
-        return
-    idle = (os.cpu_count() or 1) - os.getloadavg()[0]
-    torch.set_num_threads(max(1, min(before, round(idle))))
+    torch.set_num_threads(_useful_threads(device))
     try:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+def busy_note(device: torch.device) -> str:
+    """What to do where training has more threads than there are idle cores; empty elsewhere.
+
+    Training does not choose by itself: another number of threads rounds otherwise, and a run that goes on would not end
+    with the same weights.
+    """
+    useful, threads = _useful_threads(device), torch.get_num_threads()
+    if useful == threads:
+        return ""
+    return (
+        f"Other processes keep this machine busy: {threads} threads may train ten times slower than {useful}. To begin "
+        f"with {useful}, stop this command and prefix it with OMP_NUM_THREADS={useful}."
+    )
+
+
+def _useful_threads(device: torch.device) -> int:
+    """As many threads as torch has, or on a CPU as many as there are idle cores, if OMP_NUM_THREADS does not decide."""
+    threads = torch.get_num_threads()
+    if device.type != "cpu" or "OMP_NUM_THREADS" in os.environ or not hasattr(os, "getloadavg"):
+        return threads
+    return max(1, min(threads, round((os.cpu_count() or 1) - os.getloadavg()[0])))

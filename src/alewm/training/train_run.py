@@ -11,6 +11,7 @@ import torch
 
 from alewm.config import differences, from_dict, late_field_defaults, to_dict
 from alewm.data.splits import SplitBy
+from alewm.devices import busy_note
 from alewm.distributed import (
     first_rank_first,
     leave_ranks,
@@ -80,6 +81,8 @@ def train_run(
         trainer = Trainer(config, windows, folder=out, device=device, extras=learned.extras(config), loggers=sinks)
         if is_first and not is_silent:
             print(f"updates on {device}: {trainer.acceleration}", file=sys.stderr)
+            if note := busy_note(device):
+                print(note, file=sys.stderr)
         with only_writer(out) if is_first else nullcontext():
             if is_first:
                 made_from: dict[str, Any] = {"preset": preset, "data": learned.sources(config), "device": str(device)}
