@@ -162,7 +162,8 @@ def test_a_run_without_data_and_one_in_training_plan(visit, damaged, name, said)
 def refused(url, **headers):
     with pytest.raises(HTTPError) as error:
         urlopen(Request(url, headers=headers))
-    return error.value.code
+    with error.value as answer:
+        return answer.code
 
 
 def test_other_origins_hosts_and_files_are_refused(visit, address, tmp_path):
@@ -192,3 +193,4 @@ def test_a_page_of_another_server_cannot_read_it(browser, address):
     assert page.evaluate(read, f"{address}config") in ("refused", "The explorer answers its own page only.")
     page.close()
     server.shutdown()
+    server.server_close()
