@@ -24,6 +24,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -217,13 +218,13 @@ def run_campaign(stages: Sequence[str], seed: int, seconds: float, share_of_case
         "signals": signals,
     }
     weight, rows = sum(STAGES[stage][1] for stage in stages), []
-    with tempfile.TemporaryDirectory() as place, ForkServer(ENTRIES) as server:
+    with tempfile.TemporaryDirectory() as place, ExitStack() as stack:
         bench: Workbench | None = None
         for stage in stages:
             cases, share = STAGES[stage]
             row, draw, began = Row(stage), random.Random(f"{seed} {stage}"), time.monotonic()
             if stage in own and bench is None:
-                bench = Workbench(server, Path(place).resolve())
+                bench = Workbench(stack.enter_context(ForkServer(ENTRIES)), Path(place).resolve())
             limit = Limit(max(1, round(cases * share_of_cases)), seconds * share / weight)
             if stage == "mutations":
                 mutated(draw, row, limit)
@@ -244,8 +245,9 @@ def main() -> None:
     parser.add_argument("--stages", nargs="+", choices=STAGES, default=[*STAGES], help="only these")
     parser.add_argument("--seed", type=int, default=0, help="of what is disturbed, where and how")
     parser.add_argument("--seconds", type=float, default=3600, help="for all stages together")
+    parser.add_argument("--share", type=float, default=1.0, help="of the cases of each stage")
     asked = parser.parse_args()
-    rows = run_campaign(asked.stages, asked.seed, asked.seconds)
+    rows = run_campaign(asked.stages, asked.seed, asked.seconds, asked.share)
     print(f"\n{table(rows)}")
     sys.exit(1 if any(row.problems for row in rows) else 0)
 
