@@ -178,9 +178,15 @@ def parse_json(text: str | bytes, *, allow_nan: bool = False) -> Any:
     try:
         if allow_nan:
             return json.loads(text)
-        return json.loads(text, parse_constant=_refuse_constant, parse_float=_finite)
+        value = json.loads(text, parse_constant=_refuse_constant, parse_float=_finite)
+        if _HALF_CHARACTER.search(text if isinstance(text, str) else text.decode()):
+            json.dumps(value, ensure_ascii=False).encode()  # half of one alone cannot be written, as a file's name say
+        return value
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
+
+
+_HALF_CHARACTER = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 def _refuse_constant(name: str) -> float:

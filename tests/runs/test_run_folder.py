@@ -170,3 +170,12 @@ def test_a_digest_whose_name_is_damaged_is_not_taken_for_none(tmp_path: Path) ->
     path.write_bytes(path.read_bytes().replace(b"sha256", b"sha356"))
     with pytest.raises(InputError, match=r"pairs\.safetensors is damaged"):
         load_tensors(path, "restore it.")
+
+
+def test_half_a_character_is_refused_and_a_whole_one_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(r'{"variant": "\ud83d\ude00"}')
+    assert read_json(path) == {"variant": "😀"}
+    path.write_text(r'{"variant": "\ud800"}')
+    with pytest.raises(InputError, match=r"config\.json is damaged"):
+        read_json(path)
