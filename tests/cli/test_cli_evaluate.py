@@ -192,7 +192,7 @@ def test_a_report_shows_runs_and_evaluations_side_by_side(alewm_here, evaluated,
     other = next((evaluated / "evaluations").iterdir())
     assert alewm_here("report", evaluated, other, "--out", "page").splitlines()[-1] == "page/index.html"
     page = (tmp_path / "page/index.html").read_text()
-    for word in ("Success", "Capacity", "Masked variance", "Rollouts", "two-room-tiny", "validation"):
+    for word in ("Success", "Capacity", "Masked variance", "Films", "two-room-tiny", "validation"):
         assert word in page
     assert list((tmp_path / "page/figures").glob("dynamics-*.svg"))
 
