@@ -209,7 +209,7 @@ def test_a_data_set_is_named_by_its_task_or_by_its_file(evaluated, files, alewm_
     assert f"{run}, two-room-2" in said
     assert "Unknown data set of this run 'tworoom'" in refused("evaluate", run, "--task", "tworoom", *few)
     assert "was trained on data with fingerprint" in refused("evaluate", run, "--task", SETS[0], "--data", files[1])
-    assert "with --out, name one with --task" in refused("evaluate", run, "--out", "elsewhere")
+    assert "name one with --task" in refused("evaluate", run, "--out", "elsewhere")
     assert "Only a model of one task can be probed" in refused("probe", run)
     foreign = shutil.copy(files[0], tmp_path / "foreign.h5")
     with h5py.File(foreign, "r+") as file:
