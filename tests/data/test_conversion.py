@@ -310,10 +310,10 @@ def test_folders_without_episodes_and_missing_packages_are_named(tmp_path, monke
         convert(open_source(tmp_path), tmp_path / "out.h5")
     with pytest.raises(InputError, match="is no folder"):
         open_source(tmp_path / "absent")
-    with pytest.raises(InputError, match="--camera chooses among the cameras of a LeRobot"):
+    with pytest.raises(InputError, match="--camera chooses among the cameras of a data set"):
         open_source(tmp_path, camera="top")
     write_video(tmp_path / "a.mp4", frames(0, 2))
     monkeypatch.setitem(sys.modules, "av", None)  # as if it were not installed
-    with pytest.raises(InputError, match=r"needs the package 'av'.*Install it: pip install 'alewm\[convert\]'"):
+    with pytest.raises(InputError, match=r"needs the package 'av'.*Install it: pip install 'av>=13'"):
         list(Recordings(tmp_path)(0, [0]))
     assert not (tmp_path / "out.h5.journal").exists()

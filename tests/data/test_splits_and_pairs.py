@@ -196,3 +196,25 @@ def test_pairs_of_training_episodes_are_of_those_long_enough_to_have_one(tmp_pat
     with EpisodeStore.open(write_tape(tmp_path / "a.h5", [30, 25, 26, 40])) as store:
         for most, expected in ((None, [0, 2, 3]), (2, [0, 2])):
             assert [pair.episode for pair in _stored_pairs(store, splits, "train", most)] == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new"),
+    [
+        ("splits", '"test": [', '"test": [0, '),
+        ("splits", '"test": [', '"test": [999, '),
+        ("splits", '"test": [', '"test": [-1, '),
+        ("pairs", '"goal_step": ', '"goal_step": 1'),
+        ("pairs", '"start_row": ', '"start_row": 1'),
+        ("pairs", '"start_step": ', '"start_step": 1'),
+    ],
+)
+def test_splits_and_pairs_that_the_file_cannot_have_are_refused(tmp_path: Path, name: str, old: str, new: str) -> None:
+    store = EpisodeStore.open(write_tape(tmp_path / "a.h5", [30, 22, 40, 26, 31] * 4))
+    load_or_draw_pairs(store, load_or_make_splits(store))
+    path = tmp_path / f"a.{name}.json"
+    content = json.dumps(json.loads(path.read_text()))
+    assert old in content
+    path.write_text(content.replace(old, new, 1))
+    with pytest.raises(InputError, match=rf"a\.{name}\.json .*Restore it from a copy, or delete it"):
+        load_or_draw_pairs(store, load_or_make_splits(store))

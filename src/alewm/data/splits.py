@@ -210,6 +210,13 @@ def load_or_make_splits(store: EpisodeStore, by: SplitBy = "family", seed: int =
 def _load(path: Path, store: EpisodeStore, seed: int) -> Splits:
     splits = Splits.load(path)
     check_fingerprint(path, splits.fingerprint, store.fingerprint, store.path)
+    parts, last = (splits.train, splits.validation, splits.test), store.num_episodes - 1
+    numbers = [number for part in parts for number in part]
+    if not all(parts) or len(set(numbers)) < len(numbers) or min(numbers) < 0 or max(numbers) > last:
+        raise InputError(
+            f"{path} must name episodes from 0 to {last}, none of them twice and some for every part. Restore it from "
+            f"a copy, or delete it to split anew."
+        )
     if splits.seed != seed:
         raise InputError(f"{path} was made with split seed {splits.seed}, asked {seed}. Delete it to split anew.")
     return splits
@@ -355,6 +362,13 @@ def load_or_draw_pairs(
     if path.exists():
         pairs = EvaluationPairs.load(path)
         check_fingerprint(path, pairs.fingerprint, store.fingerprint, store.path)
+        for pair in (*pairs.validation, *pairs.test):
+            is_inside = 0 <= pair.start_step < _num_starts(store, pair.episode)
+            if not is_inside or pair != _pair_at(store, pair.episode, pair.start_step):
+                raise InputError(
+                    f"{path} has a pair that {store.path} cannot have: {pair}. Restore it from a copy, or delete it to "
+                    f"draw the pairs anew."
+                )
         stored = tuple(tuple(dict.fromkeys(pair.episode for pair in part)) for part in (pairs.validation, pairs.test))
         if (pairs.seed, pairs.per_episode) != (seed, per_episode) or stored != (splits.validation, splits.test):
             raise InputError(f"{path} belongs to another split or pair seed. Delete it to draw the pairs anew.")

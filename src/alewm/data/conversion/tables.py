@@ -57,9 +57,11 @@ def parquet_columns(path: Path, episode: int | None = None) -> Columns:
         filters = None if episode is None else [("episode_index", "=", episode)]
         # Not as a data set: folders named `name=value` on the way to the file are no columns of it.
         table = parquet.read_table(path, filters=filters, partitioning=None)
-    except (arrow.ArrowException, OSError) as error:
+        return {name: as_array(table.column(name)) for name in table.column_names}
+    except InputError:
+        raise
+    except (arrow.ArrowException, OSError, ValueError) as error:  # ValueError: a name that is no text
         raise InputError(f"{path}: not a Parquet file that can be read ({error}). Replace it.") from None
-    return {name: as_array(table.column(name)) for name in table.column_names}
 
 
 MOST_TABLE_BYTES = 2**30
