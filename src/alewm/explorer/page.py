@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from alewm.errors import InputError
+from alewm.errors import InputError, install_line
 from alewm.explorer.session import CLICKABLE, Attempt, Explored, SearchSize
 
 FASTEST_UPDATE_SECONDS = 0.12
@@ -28,8 +28,7 @@ def _gradio() -> Any:
         import gradio
     except ImportError as error:
         raise InputError(
-            f"The explorer needs Gradio, which cannot be imported ({error}). Install the extra: pip install "
-            f"'alewm[explore]'"
+            f"The explorer needs Gradio, which cannot be imported ({error}). {install_line('explore')}"
         ) from error
     return gradio
 
