@@ -122,9 +122,9 @@ def _status_of(child: int, seconds: float) -> int:
     """The status of the child, which is killed after so many seconds."""
 
     def stop(*_: Any) -> None:
-        with suppress(ProcessLookupError):  # it has not become the leader of its group yet
-            os.killpg(child, signal.SIGKILL)
-        os.kill(child, signal.SIGKILL)
+        for kill in (os.killpg, os.kill):  # it may not lead its group yet, or may have ended just now
+            with suppress(ProcessLookupError):
+                kill(child, signal.SIGKILL)
 
     signal.signal(signal.SIGALRM, stop)
     signal.setitimer(signal.ITIMER_REAL, seconds)
