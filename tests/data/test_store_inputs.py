@@ -282,9 +282,7 @@ def _write_with_filter(path: Path, code: int, options: tuple[int, ...]) -> Path:
 def test_a_missing_codec_names_the_line_that_installs_it(tmp_path: Path) -> None:
     unregistered = 300  # in the range HDF5 keeps for trials
     path = _write_with_filter(tmp_path / "a.h5", unregistered, ())
-    with pytest.raises(
-        InputError, match=r"'pixels': compressed with HDF5 filter 300 .*pip install 'alewm\[lewm-data\]'"
-    ):
+    with pytest.raises(InputError, match=r"'pixels': compressed with HDF5 filter 300 .*pip install 'hdf5plugin>=5'"):
         EpisodeStore.open(path)
 
 
@@ -295,7 +293,7 @@ def test_the_published_codec_opens_where_it_is_installed_and_is_explained_where_
         importlib.import_module("hdf5plugin")
     path = _write_with_filter(tmp_path / "a.h5", 32001, (0, 0, 0, 0, 5, 1, 1))
     if not installed:
-        with pytest.raises(InputError, match=r"HDF5 filter 32001 .*pip install 'alewm\[lewm-data\]'"):
+        with pytest.raises(InputError, match=r"HDF5 filter 32001 .*pip install 'hdf5plugin>=5'"):
             EpisodeStore.open(path)
         return
     frames = open_frames(EpisodeStore.open(path), [0, 1])

@@ -257,7 +257,7 @@ def test_without_the_codec_the_message_has_the_install_line(arrays, tmp_path, mo
     root = write_zarr(tmp_path, arrays)
     monkeypatch.setattr(h5py.h5z, "filter_avail", lambda code: False)
     monkeypatch.setitem(sys.modules, "hdf5plugin", None)
-    with pytest.raises(InputError, match=r"needs the package 'hdf5plugin'. Install it: pip install 'alewm\[push-t\]'"):
+    with pytest.raises(InputError, match=r"needs the package 'hdf5plugin'. Install it: pip install 'hdf5plugin>=5'"):
         read_demonstrations(root)
 
 
