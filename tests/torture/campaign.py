@@ -148,7 +148,8 @@ def signals(bench: Workbench, draw: random.Random, row: Row, limit: Limit) -> No
         place = f"{verb.name}, {number.name} after {after:.2f} s"
         # Before its first line runs, Python itself answers a signal as it sees fit.
         is_too_early = process.returncode in (-number, 1) and b"interrupted" not in said and b"alewm" not in said
-        is_said = process.returncode == 0 or (process.returncode == 128 + number and b"interrupted. " in said)
+        ended = (128 + number, -number)  # a shell says the same of both
+        is_said = process.returncode == 0 or (process.returncode in ended and b"interrupted. " in said)
         wrong = [Problem("traceback", place, said.decode()[-400:])] if b"Traceback" in said and not is_too_early else []
         if not is_said and not is_too_early and not wrong:
             wrong.append(Problem("unexplained", place, f"status {process.returncode}: {said.decode()[-400:]}"))
