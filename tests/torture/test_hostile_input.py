@@ -222,6 +222,14 @@ def test_a_table_that_declares_too_many_rows_takes_no_memory(tmp_path):
         parquet_columns(path)
 
 
+def test_a_table_whose_column_has_a_name_that_is_no_text_is_refused(tmp_path):
+    path = tmp_path / "table.parquet"
+    pq.write_table(pa.table({"velocity": [1.0, 2.0]}), path)
+    path.write_bytes(path.read_bytes().replace(b"velocity", b"velo\xf9\xffty"))
+    with pytest.raises(InputError, match=r"table\.parquet: not a Parquet file that can be read"):
+        parquet_columns(path)
+
+
 @pytest.mark.parametrize("kind", ["npz", "zip", "tar"])
 def test_a_member_of_an_archive_that_would_take_too_much_memory_is_refused(tmp_path, monkeypatch, kind):
     arrays = demonstrations(3)
