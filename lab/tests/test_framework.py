@@ -38,7 +38,7 @@ def configured_by(command):
     words = shlex.split(command)
     assert words[:2] == ["alewm", "train"]
     asked = tyro.cli(Train, args=words[2:])
-    return asked._configured(preset(asked.preset))
+    return asked._configured(preset(asked.preset), None)
 
 
 @pytest.mark.parametrize(

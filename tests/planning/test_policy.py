@@ -134,5 +134,5 @@ def test_larger_frames_are_averaged_down_as_training_does(shipped):
     frame = torch.randint(256, (97, 130, 3), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
     size = planner.model.image_size
     assert torch.equal(planner.pixels(frame.numpy(), "current"), area_downsample(frame, size))
-    with pytest.raises(InputError, match="cannot be averaged down"):
+    with pytest.raises(InputError, match="27 x 130, but the model reads 28 x 28 or larger"):
         planner.pixels(frame[: size - 1], "current")

@@ -102,6 +102,7 @@ class Train:
         return self.data if "RANK" in os.environ else tuple(map(data_file_of, self.data))
 
     def _trained(self) -> Path:
+        from alewm.data.checks import read_label
         from alewm.training.presets import WIDTHS, preset, preset_of_file, resolve_preset
 
         if self.preset is None:
@@ -119,7 +120,7 @@ class Train:
             raise InputError(f"--threads must not be negative, got {self.threads}; 0 means one per core.")
         if not self.data:
             raise InputError(f"--data FILE is needed: the episodes of {base.task!r} to learn from.")
-        config = self._configured(base)
+        config = self._configured(base, read_label(self.data[0]).frame_skip)
 
         from alewm.devices import find_device
         from alewm.training.train_run import train_run
@@ -138,9 +139,7 @@ class Train:
         )
         return out
 
-    def _configured(self, config: "RunConfig") -> "RunConfig":
-        from alewm.data.checks import read_label
-
+    def _configured(self, config: "RunConfig", frame_skip_of_file: int | None) -> "RunConfig":
         asked: dict[str, Any] = {
             "seed": self.seed,
             "num_steps": self.steps,
@@ -153,7 +152,7 @@ class Train:
             "validate_every": self.validate_every,
             "log_every": self.log_every,
         }
-        frame_skip = read_label(self.data[0]).frame_skip if self.frame_skip is None else self.frame_skip
+        frame_skip = frame_skip_of_file if self.frame_skip is None else self.frame_skip
         if frame_skip is not None:
             config = config.with_frame_skip(frame_skip)
         training = replace(config.training, **{name: value for name, value in asked.items() if value is not None})
