@@ -42,10 +42,11 @@ def configured_by(command):
 
 
 @pytest.mark.parametrize(
-    ("scale", "searches"), [("smoke", False), ("tiny", False), ("short", False), ("paper", False), ("paper", True)]
+    ("scale", "searches"),
+    [("smoke", False), ("tiny", False), ("short", False), ("long", False), ("paper", False), ("paper", True)],
 )
 def test_the_command_of_a_run_makes_its_configuration(scale, searches, tmp_path):
-    rate = 2e-4 if scale == "short" else None
+    rate = 2e-4 if scale in ("short", "long") else None
     request = Request(make_scale(scale, learning_rate=rate), SEEDS[:1], searches=searches)
     library = Library(tmp_path, tmp_path)
     for name, each in RECIPES.items():
@@ -117,6 +118,12 @@ def test_captions_name_the_scale_and_the_seeds():
     assert steep.alewm("two-room", 192, 1).config.training.optim.learning_rate == 2e-4
     assert steep.lewm("two-room", 192, 32, 1).config.training.optim.learning_rate == 2e-4
     assert steep.folder != short.folder
+    long = Request(make_scale("long", learning_rate=2e-4), (1,))
+    assert "12,000 updates per model with a learning rate of 2e-4. Updates times learning rate is 2.4;" in long.caption(
+        ""
+    )
+    assert long.command("goal-cost") == "alewm-lab experiment goal-cost --scale long --short-rate 2e-4"
+    assert long.folder == "long-2e-4"
     assert "ten epochs" in PAPER.caption("")
     assert make_scale("short", 500).folder != make_scale("short").folder
 

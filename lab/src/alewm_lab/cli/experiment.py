@@ -29,14 +29,15 @@ class ExperimentCommand:
 
     name: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(help_behavior_hint="", metavar="NAME")] = None
     """The experiment, for example prefix-sweep; --list shows all."""
-    scale: Literal["smoke", "tiny", "short", "paper"] = "paper"
-    """`paper` is the paper's budget; `short` has fewer updates, the same data and evaluation, and says so in every
-    caption; `tiny` is Two-Room with models that learn to plan in minutes on a CPU; `smoke` is the same path in seconds,
-    and its numbers mean nothing."""
+    scale: Literal["smoke", "tiny", "short", "long", "paper"] = "paper"
+    """`paper` is the paper's budget; `short` and `long` have fewer updates, the same data and evaluation, and say so in
+    every caption (`long` has 12,000); `tiny` is Two-Room with models that learn to plan in minutes on a CPU; `smoke` is
+    the same path in seconds, and its numbers mean nothing."""
     short_steps: Maybe[int] = None
     """Updates per model at the scale `short`; if not given, 10,000."""
     short_rate: Maybe[float] = None
-    """Peak learning rate at the scale `short`, where few updates can bear a larger one; if not given, the paper's."""
+    """Peak learning rate at the scales `short` and `long`, where few updates can bear a larger one; if not given, the
+    paper's."""
     only: Several[str] = ()
     """Only these tasks and widths, for example --only two-room 192; everything if not given."""
     seeds: Several[int] = ()
@@ -115,8 +116,8 @@ class ExperimentCommand:
         """Refuses numbers that make no sense, and flags that do not go together."""
         if self.short_steps is not None and (self.scale != "short" or self.short_steps < 1):
             raise InputError(f"--short-steps {self.short_steps} is a number of updates for --scale short.")
-        if self.short_rate is not None and (self.scale != "short" or not 0 < self.short_rate < math.inf):
-            raise InputError(f"--short-rate {self.short_rate:g} is a positive learning rate for --scale short.")
+        if self.short_rate is not None and (self.scale not in ("short", "long") or not 0 < self.short_rate < math.inf):
+            raise InputError(f"--short-rate {self.short_rate:g} is a positive learning rate for --scale short or long.")
         if (self.address is not None and not self.ray) or (self.ray and self.jobs != 1):
             raise InputError(
                 "--address goes with --ray, and --jobs with neither: Ray decides how many run side by side."
@@ -134,7 +135,7 @@ class ExperimentCommand:
         """The toy study has runs, scales and seeds of its own."""
         from alewm_lab.cli.oscillator import Oscillator
 
-        if self.scale in ("tiny", "short") or self.only or self.search:
+        if self.scale in ("tiny", "short", "long") or self.only or self.search:
             raise InputError(
                 "The oscillator has the scales paper and smoke and no --only; its search is `alewm-lab oscillator`."
             )
