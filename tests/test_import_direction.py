@@ -11,7 +11,8 @@ ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "alewm"
 LAB = ROOT / "lab" / "src" / "alewm_lab"
 
-FOUNDATION = {"errors", "files", "shapes", "resize", "config", "distributed", "progress", "devices", "workers"}
+FOUNDATION = {"errors", "files", "shapes", "resize", "config", "distributed", "progress", "devices", "interrupts"}
+FOUNDATION |= {"workers"}
 METHOD = FOUNDATION | {"capacity", "regularizers", "kernels", "model", "planning"}
 # Each room may import from itself and from the rooms named here.
 MAY_IMPORT = {
@@ -23,6 +24,7 @@ MAY_IMPORT = {
     "distributed": {"shapes", "errors"},
     "progress": set(),
     "devices": {"errors", "shapes"},
+    "interrupts": set(),
     "workers": {"errors"},
     "theme": FOUNDATION,
     "runs": FOUNDATION,

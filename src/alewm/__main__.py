@@ -1,6 +1,6 @@
 """`alewm` and `python -m alewm`: answers signals before anything slow is imported, then runs the command line."""
 
-from alewm.cli.interrupts import end_quietly_while_loading
+from alewm.interrupts import end_quietly_while_loading
 
 
 def main() -> None:

@@ -92,27 +92,57 @@ def test_killed_and_repeated_it_ends_with_the_same_weights(trained, data, tmp_pa
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_interrupted_it_names_the_last_checkpoint(data, tmp_path, number):
+def test_interrupted_it_writes_a_checkpoint_and_goes_on_to_the_same_weights(trained, data, tmp_path, number):
+    command = [*map(str, TRAIN), "--checkpoint-every", "1000", "--log-every", "10", "--data", str(data), "--out", "run"]
+    done = run_alewm(tmp_path, *command, check=False, launcher=(HELD,), INTERRUPTED_AT="17", SIGNAL=str(int(number)))
+    assert done.returncode == 128 + number
+    assert [path.name for path in (tmp_path / "run/checkpoints").iterdir()] == ["step-00000017"]
+    assert done.stderr.endswith(
+        "\nInterrupted: finishing this update and writing a checkpoint. Interrupt again to stop at once.\n"
+        "\nalewm: interrupted. The last good checkpoint is run/checkpoints/step-00000017. No update is lost. "
+        "Repeat the command to continue.\n"
+    )
+    assert "continuing run after update 17" in run_alewm(tmp_path, *command).stderr
+    for name in ("model.safetensors", "training.safetensors"):
+        assert (last_checkpoint(tmp_path / "run") / name).read_bytes() == (last_checkpoint(trained) / name).read_bytes()
+    assert [line["step"] for line in lines(tmp_path / "run", "train")] == [10, 17, 20, 30, 40]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupted_twice_it_stops_at_once_and_names_what_is_lost(data, tmp_path, number):
     process = subprocess.Popen(
         [sys.executable, HELD, *map(str, TRAIN), "--data", str(data), "--out", "run"],
         cwd=tmp_path,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "HELD_AT": "40"},
+        env={**os.environ, "OMP_NUM_THREADS": "1", "HELD_AT": "39", "INTERRUPTED_AT": "39", "SIGNAL": str(int(number))},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
         preexec_fn=lambda: signal.signal(number, signal.SIG_DFL),
     )
-    while not (tmp_path / "run/checkpoints/step-00000036").exists() and process.poll() is None:
-        time.sleep(0.01)
+    assert process.stderr is not None
+    for line in process.stderr:
+        if "Interrupt again" in line:
+            break
     process.send_signal(number)
     _, said = process.communicate()
     assert process.returncode == 128 + number
     assert "Traceback" not in said
     assert re.search(
-        r"alewm: interrupted\. The last good checkpoint is run/checkpoints/step-00000036\. (No update is lost"
-        r"|Updates after it, 37 to \d+, are lost)\. Repeat the command to continue\.",
+        r"alewm: interrupted\. The last good checkpoint is run/checkpoints/step-00000036\. Updates after it, 37 to 39, "
+        r"are lost\. Repeat the command to continue\.",
         said,
     )
+
+
+@pytest.mark.slow
+def test_one_interrupted_process_of_torchrun_stops_both_with_one_checkpoint(data, tmp_path):
+    launcher = ("-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2", HELD)
+    command = [*map(str, TRAIN), "--checkpoint-every", "1000", "--log-every", "5", "--data", str(data), "--out", "run"]
+    interrupt = {"INTERRUPTED_AT": "17", "INTERRUPTED_RANK": "1", "SIGNAL": str(int(signal.SIGTERM))}
+    done = run_alewm(tmp_path, *command, check=False, launcher=launcher, GLOO_SOCKET_IFNAME="lo", **interrupt)
+    assert done.returncode != 0
+    assert "alewm: interrupted. The last good checkpoint is run/checkpoints/step-00000020. No update" in done.stderr
+    assert [path.name for path in (tmp_path / "run/checkpoints").iterdir()] == ["step-00000020"]
 
 
 @pytest.mark.slow

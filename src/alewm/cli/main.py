@@ -23,7 +23,6 @@ from alewm.cli.distill import Distill
 from alewm.cli.evaluate import Evaluate
 from alewm.cli.explore import Explore
 from alewm.cli.inspect import Inspect
-from alewm.cli.interrupts import NOTHING_KEPT, Terminated, terminations_raised
 from alewm.cli.lewm import ExportLeWM, ImportLeWM
 from alewm.cli.probe import Probe
 from alewm.cli.report import Report
@@ -32,6 +31,7 @@ from alewm.cli.sweep import Sweep
 from alewm.cli.tasks import Tasks
 from alewm.cli.train import Train
 from alewm.errors import InputError
+from alewm.interrupts import NOTHING_KEPT, Terminated, terminations_raised
 
 Groups = Mapping[str, Mapping[str, tuple[type, str]]]
 """Verbs by group and name, each with its class and one line for the overview."""

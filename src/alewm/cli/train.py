@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 class Train:
     """Train a world model from recorded episodes.
 
-    Repeating the command continues an interrupted run and ends with the same weights as an uninterrupted one. Under
-    `torchrun --nproc_per_node N -m alewm train ...` N processes share every batch, with the statistics of one.
+    An interrupt writes a checkpoint; a second one stops at once. Repeating the command continues an interrupted run
+    and ends with the same weights as an uninterrupted one. Under `torchrun --nproc_per_node N -m alewm train ...` N
+    processes share every batch, with the statistics of one.
     """
 
     preset: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(help_behavior_hint="", metavar="TASK")] = None

@@ -1,8 +1,9 @@
 """A training run as a folder: opened or continued, trained, and left with everything evaluation needs."""
 
+import os
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -190,7 +191,13 @@ def _run(trainer: Trainer, out: Path, *, shows_progress: bool) -> TrainingResult
         def show(step: int, metrics: Mapping[str, Any]) -> None:
             progress.advance(step - progress.done, f"loss {metrics['train/loss']:.4f}")
 
-        return trainer.run(show)
+        return trainer.run(show, _say_that_a_checkpoint_comes)
+
+
+def _say_that_a_checkpoint_comes() -> None:
+    words = "Interrupted: finishing this update and writing a checkpoint. Interrupt again to stop at once."
+    with suppress(OSError):  # the terminal may be gone
+        os.write(2, f"\n{words}\n".encode())  # unbuffered, because a signal handler calls this
 
 
 def _warn_of_a_precision_gap(result: TrainingResult) -> None:

@@ -10,8 +10,9 @@ from typing import Any
 import torch
 
 from alewm.config import differences, late_field_defaults, to_dict
-from alewm.distributed import share_of_batch, this_rank, wait_for_all_ranks
+from alewm.distributed import num_ranks, share_of_batch, this_rank, wait_for_all_ranks
 from alewm.errors import InputError
+from alewm.interrupts import DeferredInterrupts
 from alewm.model.checkpoint import checkpoints_in, prune_checkpoints, step_of
 from alewm.model.world_model import WorldModel, build_world_model
 from alewm.shapes import Tensor
@@ -105,17 +106,30 @@ class Trainer:
         self._latest: dict[str, Any] = {}
         self._clock = time.perf_counter()
         self._seconds = 0.0
+        self._interrupts = DeferredInterrupts()
+        self._is_stopping = False
 
-    def run(self, on_metrics: OnMetrics = lambda _step, _metrics: None) -> TrainingResult:
-        """Train to the end, from the latest checkpoint or from the start."""
+    def run(
+        self,
+        on_metrics: OnMetrics = lambda _step, _metrics: None,
+        on_interrupt: Callable[[], None] = lambda: None,
+    ) -> TrainingResult:
+        """Train to the end, from the latest checkpoint or from the start.
+
+        An interrupt is answered after the update that is being made, with a checkpoint of it; a second one at once.
+        Several ranks stop together, at the next line of metrics. `on_interrupt` is called by the signal handler.
+        """
         with repeatable(self.config.training.deterministic), closing(self.loggers):
             self._resume()
             update = self._updates()
             self.model.train()
             self._clock = time.perf_counter()
             batches = batches_on(self.device, self.windows.training)
-            while self.step < self.num_steps:
-                self._advance(update, *next(batches), on_metrics)
+            with DeferredInterrupts(on_interrupt) as self._interrupts:
+                while self.step < self.num_steps:
+                    self._advance(update, *next(batches), on_metrics)
+                    if self._is_stopping:
+                        self._interrupts.answer()
         return TrainingResult(self.step, checkpoints_in(self.checkpoints)[-1], self._latest, self._seconds)
 
     def _advance(self, update: Updates, pixels: Tensor, actions: Tensor, on_metrics: OnMetrics) -> None:
@@ -129,9 +143,12 @@ class Trainer:
         self.step += 1
         self._gather(result)
         is_last = self.step == self.num_steps
-        saves = is_last or self.step % training.checkpoint_every == 0
+        # Ranks would disagree about the update at which one of them was interrupted: they exchange it with the metrics.
+        self._is_stopping = num_ranks() == 1 and self._interrupts.is_waiting
+        saves = is_last or self._is_stopping or self.step % training.checkpoint_every == 0
         if saves or self.step % training.log_every == 0:
             self._log(factor * training.optim.learning_rate)
+            saves = saves or self._is_stopping
             on_metrics(self.step, self._latest)
         elif self.device.type == "cpu" and not result.is_finite:
             self._refuse()
@@ -152,6 +169,7 @@ class Trainer:
                 **result.losses.terms,
                 "gradient_norm": result.gradient_norm,
                 "refused": (~result.is_finite).float(),
+                "interrupted": torch.full_like(result.gradient_norm, self._interrupts.is_waiting),
                 "q": result.losses.q.mean(0),
                 "q_entropy": mean_entropy(result.losses.q),
                 **mean_q_of_sets(result.losses.q, list(self.windows.validation_apart)),
@@ -163,6 +181,7 @@ class Trainer:
         means = self._means.take()
         if means.pop("refused"):
             self._refuse()
+        self._is_stopping = bool(means.pop("interrupted")) or self._is_stopping
         seconds = time.perf_counter() - self._clock
         self._clock = time.perf_counter()
         self._seconds += seconds
