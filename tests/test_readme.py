@@ -6,6 +6,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from statistics import fmean, stdev
 
@@ -111,3 +112,15 @@ def test_pictures_and_links_of_the_documents_exist():
         for target in re.findall(r"\]\(([^)#\s]+)", document.read_text()):
             if not target.startswith("http"):
                 assert (document.parent / target).exists(), f"{document.name} links to {target}"
+
+
+def test_badges_say_what_the_package_declares():
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    badges = {path.stem: path.read_text() for path in (ROOT / "docs/images/badges").iterdir()}
+    versions = re.findall(r"Python :: (3\.\d+)", " ".join(declared["project"]["classifiers"]))
+    assert f">{' | '.join(versions)}<" in badges["python"]
+    assert f">{declared['project']['license']}<" in badges["licence"]
+    assert declared["tool"]["mypy"]["strict"]
+    assert (ROOT / "src/alewm/py.typed").exists()
+    shown = re.findall(r"docs/images/badges/(\w+)\.svg", (ROOT / "README.md").read_text())
+    assert set(shown) == set(badges)

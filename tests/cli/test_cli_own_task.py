@@ -1,5 +1,6 @@
 """An environment in a package of one's own, by the page about it: entered there, known to every command here."""
 
+import os
 import re
 import shlex
 from pathlib import Path
@@ -8,7 +9,8 @@ import pytest
 
 from command_line import SEARCH, run_alewm
 
-PAGE = (Path(__file__).parents[2] / "docs" / "own-task.md").read_text()
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE = (DOCS / "own-task.md").read_text()
 SMALLER = {
     "collect": ("--episodes", 20, "--jobs", 2),
     "train": ("--steps", 3, "--batch-size", 8),
@@ -59,3 +61,25 @@ def test_a_task_that_was_entered_wrongly_says_by_whom(site, tmp_path, name):
 def test_an_unknown_task_is_told_of_entered_ones_too(site, tmp_path):
     done = run_alewm(tmp_path, "collect", "my-robto", "--out", "a.h5", check=False, PYTHONPATH=str(site))
     assert "my-robot" in done.stderr
+
+
+def test_the_pendulum_of_the_guide_is_recorded_trained_on_and_evaluated(tmp_path):
+    guide = (DOCS / "guides" / "own-robot.md").read_text()
+    (code,) = re.findall(r"```python\n(.*?)```", guide, flags=re.DOTALL)
+    (tmp_path / "my_pendulum.py").write_text(code.replace('pendulum.h5", 200)', 'pendulum.h5", 20, num_steps=40)'))
+    described = tmp_path / "my_pendulum-1.dist-info"
+    described.mkdir()
+    (described / "METADATA").write_text("Metadata-Version: 2.1\nName: my-pendulum\nVersion: 1\n")
+    entered = re.search(r"\[project\.entry-points\.\"(.*)\"\]\n(.*) = \"(.*)\"", guide)
+    assert entered is not None
+    (described / "entry_points.txt").write_text(entered.expand(r"[\1]\n\2 = \3\n"))
+    (commands,) = [
+        block for block in re.findall(r"```bash\n(.*?)```", guide, flags=re.DOTALL) if "my_pendulum" in block
+    ]
+    here = {"PYTHONPATH": os.pathsep.join(filter(None, [str(tmp_path), os.environ.get("PYTHONPATH")]))}
+    for command in commands.splitlines():
+        program, *words = shlex.split(command)
+        launcher = ("-m", "my_pendulum") if program == "python" else None
+        arguments = () if launcher else (*words, *SMALLER.get(words[0], ()))
+        run_alewm(tmp_path, *arguments, launcher=launcher, **here)
+    assert "pendulum" in (tmp_path / "runs/report/index.html").read_text()
