@@ -19,7 +19,7 @@ PAGES = [
 
 
 def dotted_names(text: str) -> set[str]:
-    """Names such as `planning.cem.solve` or `alewm.load`."""
+    """Names such as `planning.search.solve` or `alewm.load`."""
     found = {name.removeprefix("alewm.") for name in re.findall(r"`((?:[a-z_]+\.)+\w+)(?:\([^`]*\))?`", text)}
     return {
         name
@@ -50,7 +50,7 @@ def test_what_a_page_names_exists(page):
 
 
 def test_a_name_that_is_gone_is_found_missing():
-    assert exists("planning.cem.solve")
+    assert exists("planning.search.solve")
     assert dotted_names("`kernels.dispatch.prefix_mixture_cf`") == {"kernels.dispatch.prefix_mixture_cf"}
     assert not exists("kernels.dispatch.prefix_mixture_cf")
-    assert not exists("planning.cem.solved")
+    assert not exists("planning.search.solved")

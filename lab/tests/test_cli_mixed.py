@@ -19,8 +19,8 @@ from alewm.errors import InputError
 from alewm.evaluation.evaluate_run import evaluate_run
 from alewm.evaluation.settings import EvaluationSettings
 from alewm.interop.pretrained import save_pretrained
-from alewm.planning.cem import CEMConfig
 from alewm.planning.planner import PlanningConfig
+from alewm.planning.search import CEMConfig
 from alewm.report.gather import read_runs, with_evaluations
 from alewm.training.checkpoint import data_set_of, data_sets_of, read_description
 from alewm.training.config import RunConfig

@@ -11,8 +11,8 @@ import torch
 
 from alewm.evaluation.evaluate_run import evaluate_run
 from alewm.evaluation.settings import EvaluationSettings
-from alewm.planning.cem import CEMConfig
 from alewm.planning.planner import PlanningConfig
+from alewm.planning.search import CEMConfig
 from alewm_lab.publishing.publication import read_publication
 from alewm_lab.publishing.published import read_published
 from command_line import SEARCH, contents

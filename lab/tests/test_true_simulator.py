@@ -9,9 +9,9 @@ import torch
 from alewm.envs.registry import get_task
 from alewm.errors import InputError
 from alewm.evaluation.closed_loop import Unseen, run_closed_loop
-from alewm.planning.cem import CEMConfig
 from alewm.planning.noise import candidate_noise
 from alewm.planning.planner import PlanningConfig
+from alewm.planning.search import CEMConfig
 from alewm_lab.benchmarks.replay import simulated_pairs
 from alewm_lab.benchmarks.true_simulator import EFFECTOR_SHARE, TrueSimulator, plan_pair, state_cost
 

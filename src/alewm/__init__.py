@@ -50,18 +50,18 @@ if TYPE_CHECKING:
     from alewm.evaluation.distill_run import distill as distill
     from alewm.model.world_model import WorldModel as WorldModel
     from alewm.model.world_model import WorldModelConfig as WorldModelConfig
-    from alewm.planning.cem import CEM as CEM
-    from alewm.planning.cem import CEMConfig as CEMConfig
     from alewm.planning.planner import Planner as Planner
     from alewm.planning.planner import PlanningConfig as PlanningConfig
     from alewm.planning.policy import Policy as Policy
+    from alewm.planning.search import CEM as CEM
+    from alewm.planning.search import CEMConfig as CEMConfig
     from alewm.regularizers.mix_sigreg import MixSIGReg as MixSIGReg
     from alewm.regularizers.sigreg import SIGReg as SIGReg
 
 # There is no __all__, on purpose: with one, help(alewm) would be thousands of lines of inherited methods.
 _HOME_OF = {
-    "CEM": "alewm.planning.cem",
-    "CEMConfig": "alewm.planning.cem",
+    "CEM": "alewm.planning.search",
+    "CEMConfig": "alewm.planning.search",
     "CapacitySelector": "alewm.capacity.selector",
     "CapacitySupport": "alewm.capacity.support",
     "EpisodeStore": "alewm.data.store",

@@ -44,9 +44,8 @@ from alewm.evaluation.settings import OWN_DYNAMICS
 from alewm.model.checkpoint import DESCRIPTION, checkpoints_in, weights_sha256
 from alewm.model.world_model import WorldModel
 from alewm.planning.distilled import DISTILLED, DistilledModel, load_distilled
-from alewm.planning.planner import Images, Planner, PlanningConfig
+from alewm.planning.planner import Images, Planner, PlanningConfig, choose_search
 from alewm.planning.policy import Policy
-from alewm.planning.search import choose_search
 from alewm.shapes import Float, Tensor, UInt8
 from alewm.training.checkpoint import Description, data_set_of, latest_checkpoint, load_world_model, read_description
 

@@ -23,9 +23,8 @@ from alewm.errors import InputError
 from alewm.evaluation.evaluate_run import EPISODES_PER_BATCH, evaluate_run
 from alewm.evaluation.settings import EvaluationSettings
 from alewm.model.world_model import WorldModelConfig, build_world_model
-from alewm.planning.cem import CEMConfig
-from alewm.planning.planner import Planner, PlanningConfig
-from alewm.planning.search import choose_search, plan_group
+from alewm.planning.planner import Planner, PlanningConfig, choose_search, plan_group
+from alewm.planning.search import CEMConfig
 from alewm.progress import Progress
 from alewm.runs.folder import RunFolder, read_metrics
 from alewm.shapes import FRAME_SKIP

@@ -13,8 +13,8 @@ import alewm
 from alewm.envs.registry import get_task
 from alewm.errors import InputError
 from alewm.evaluation.held_out import load_pairs
-from alewm.planning.cem import CEMConfig
 from alewm.planning.planner import PlanningConfig
+from alewm.planning.search import CEMConfig
 
 SHIPPED = Path(__file__).parents[2] / "pretrained" / "two-room-tiny"
 QUICK = PlanningConfig(cem=CEMConfig(num_candidates=40, num_iterations=4, num_elites=4))

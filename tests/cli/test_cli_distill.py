@@ -8,8 +8,8 @@ import torch
 
 import alewm as library
 from alewm.api import load
-from alewm.planning.cem import CEMConfig
 from alewm.planning.planner import PlanningConfig
+from alewm.planning.search import CEMConfig
 from alewm.training.distill import DistillConfig
 from command_line import SEARCH, contents, run_alewm
 

@@ -11,8 +11,8 @@ import pytest
 from alewm.api import load
 from alewm.data.writer import StoreWriter
 from alewm.interop.hub import PretrainedRun
-from alewm.planning.cem import CEMConfig
 from alewm.planning.planner import PlanningConfig
+from alewm.planning.search import CEMConfig
 from command_line import run_alewm
 
 PAGE = (Path(__file__).parents[2] / "docs" / "data.md").read_text()

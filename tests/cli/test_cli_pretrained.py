@@ -16,8 +16,8 @@ from alewm.errors import InputError
 from alewm.evaluation.settings import EvaluationSettings
 from alewm.interop.hub import PretrainedRun
 from alewm.interop.pretrained import save_pretrained
-from alewm.planning.cem import CEMConfig
 from alewm.planning.planner import PlanningConfig
+from alewm.planning.search import CEMConfig
 from alewm.runs.folder import load_tensors, save_tensors
 from command_line import COLLECT, SEARCH, contents, run_alewm
 

@@ -4,9 +4,8 @@ import torch
 
 from alewm import demo as rehearsal
 from alewm.evaluation.evaluate_run import EPISODES_PER_BATCH
-from alewm.planning.cem import CEMConfig
-from alewm.planning.planner import PlanningConfig
-from alewm.planning.search import SearchChoice, plan_group
+from alewm.planning.planner import PlanningConfig, SearchChoice, plan_group
+from alewm.planning.search import CEMConfig
 from alewm.training.presets import preset
 
 CPU = torch.device("cpu")

@@ -22,8 +22,8 @@ from alewm.evaluation.success import (
     summarise,
     write_records,
 )
-from alewm.planning.cem import CEMConfig
 from alewm.planning.planner import Planner, PlanningConfig
+from alewm.planning.search import CEMConfig
 from point_world import ACTION_DIM, ACTION_MEAN, ACTION_STD, RADIUS, SUPPORT, KnownWorld, PointEnvs, rows
 
 QUICK = PlanningConfig(cem=CEMConfig(num_candidates=100, num_iterations=10, num_elites=10))

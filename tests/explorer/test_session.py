@@ -13,8 +13,8 @@ from alewm.evaluation.settings import EvaluationSettings
 from alewm.explorer.drawing import DistancePlot, attempt_view, curves
 from alewm.explorer.page import MOST_IN_PUBLIC, Page, explore, is_own
 from alewm.explorer.session import Attempt, Explored, SearchSize
-from alewm.planning.cem import CEMConfig
 from alewm.planning.planner import PlanningConfig
+from alewm.planning.search import CEMConfig
 
 SHIPPED = Path(__file__).parents[2] / "pretrained"
 ALEWM, LEWM = SHIPPED / "two-room-tiny", SHIPPED / "two-room-tiny-lewm"

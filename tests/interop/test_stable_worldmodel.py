@@ -10,11 +10,11 @@ from alewm.errors import InputError
 from alewm.interop.lewm import load_lewm
 from alewm.interop.stable_worldmodel import ForeignWorldModel, PlanningCost
 from alewm.model.vit import IMAGENET_MEAN, IMAGENET_STD
-from alewm.planning.cem import CEMConfig
 from alewm.planning.distilled import DistilledDynamics, DistilledModel, DynamicsConfig
 from alewm.planning.noise import candidate_noise
 from alewm.planning.planner import Planner, PlanningConfig
 from alewm.planning.policy import RecedingHorizon
+from alewm.planning.search import CEMConfig
 from alewm.resize import area_downsample
 from documented_lewm import SMALL, DocumentedLeWM
 from documented_stable_worldmodel import CEMSolver

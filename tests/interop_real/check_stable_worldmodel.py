@@ -15,9 +15,9 @@ from alewm.evaluation.held_out import find_pairs
 from alewm.evaluation.settings import EvaluationSettings
 from alewm.interop.lewm import export_lewm, load_lewm
 from alewm.interop.stable_worldmodel import ActionScaler, ForeignWorldModel, PlanningCost
-from alewm.planning.cem import CEMConfig, solve
 from alewm.planning.planner import Planner, PlanningConfig
 from alewm.planning.rollout import prefix_distance, sliced_roll_out
+from alewm.planning.search import CEMConfig, solve
 
 try:
     from stable_worldmodel import solver as solvers

@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from alewm.errors import InputError
-from alewm.planning.cem import CEM, CEMConfig, solve
 from alewm.planning.noise import candidate_noise
+from alewm.planning.search import CEM, CEMConfig, solve
 
 SMALL = CEMConfig(num_candidates=64, num_iterations=12, num_elites=8)
 

@@ -9,7 +9,6 @@ from torch.nn.functional import silu
 
 from alewm.errors import InputError
 from alewm.model.world_model import build_world_model
-from alewm.planning.cem import CEMConfig, solve
 from alewm.planning.distilled import (
     DistilledDynamics,
     DistilledModel,
@@ -18,8 +17,8 @@ from alewm.planning.distilled import (
     read_dynamics,
 )
 from alewm.planning.noise import candidate_noise
-from alewm.planning.planner import Planner, PlanningConfig
-from alewm.planning.search import SearchSettings, plan_group
+from alewm.planning.planner import Planner, PlanningConfig, SearchSettings, plan_group
+from alewm.planning.search import CEMConfig, solve
 from alewm.training.distill import write_dynamics
 from alewm.training.presets import preset
 

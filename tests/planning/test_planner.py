@@ -9,10 +9,9 @@ import torch
 from alewm.capacity.support import CapacitySupport
 from alewm.errors import InputError
 from alewm.model.world_model import build_world_model
-from alewm.planning.cem import CEMConfig
-from alewm.planning.planner import Planner, PlanningConfig
+from alewm.planning.planner import Planner, PlanningConfig, plan_group
 from alewm.planning.policy import RecedingHorizon
-from alewm.planning.search import plan_group
+from alewm.planning.search import CEMConfig
 from alewm.training.presets import preset
 from point_world import (
     ACTION_MEAN,

@@ -11,9 +11,9 @@ from alewm.envs.registry import get_task
 from alewm.errors import InputError
 from alewm.evaluation.held_out import load_pairs
 from alewm.evaluation.success import read_records
-from alewm.planning.cem import CEMConfig
 from alewm.planning.planner import Planner, PlanningConfig
 from alewm.planning.policy import Policy, RecedingHorizon
+from alewm.planning.search import CEMConfig
 from alewm.resize import area_downsample
 from alewm.training.checkpoint import data_set_of, latest_checkpoint, load_world_model
 from point_world import ACTION_MEAN, ACTION_STD, KnownWorld, PointEnvs, draw, rows

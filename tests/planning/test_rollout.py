@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from alewm.planning.cem import CEMConfig
+from alewm.planning.planner import SearchSettings, plan_group
 from alewm.planning.rollout import compared_width, masked_roll_out, prefix_distance, sliced_roll_out
-from alewm.planning.search import SearchSettings, plan_group
+from alewm.planning.search import CEMConfig
 from point_world import RandomWorld, SlicedRandomWorld
 
 

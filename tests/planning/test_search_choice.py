@@ -2,7 +2,7 @@ import torch
 
 from alewm.model.world_model import build_world_model
 from alewm.planning.distilled import DistilledDynamics, DistilledModel, DynamicsConfig
-from alewm.planning.search import choose_search, plan_group
+from alewm.planning.planner import choose_search, plan_group
 from alewm.training.presets import preset
 from point_world import KnownWorld
 

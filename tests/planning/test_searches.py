@@ -5,10 +5,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from alewm.planning.cem import CEMConfig
 from alewm.planning.noise import candidate_noise
 from alewm.planning.planner import Planner, PlanningConfig
-from alewm.planning.searches import ICEM, MPPI, SEARCHES, Gradient, _colouring
+from alewm.planning.search import ICEM, MPPI, SEARCHES, CEMConfig, Gradient, _colouring
 from small_models import our_model
 
 CONFIG = CEMConfig(num_candidates=200, num_iterations=30, num_elites=20)

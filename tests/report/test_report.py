@@ -12,8 +12,8 @@ from alewm.errors import InputError
 from alewm.evaluation.animations import film, write_gif
 from alewm.evaluation.closed_loop import GoalPairs
 from alewm.evaluation.success import evaluate, write_records
-from alewm.planning.cem import CEMConfig
 from alewm.planning.planner import Planner, PlanningConfig
+from alewm.planning.search import CEMConfig
 from alewm.report.gather import read_run
 from alewm.report.page import write_report
 from point_world import ACTION_MEAN, ACTION_STD, KnownWorld, PointEnvs, rows

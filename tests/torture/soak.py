@@ -34,8 +34,8 @@ def soak(num_episodes: int, seconds: float) -> tuple[int, str]:
 
     from alewm.evaluation.evaluate_run import evaluate_run
     from alewm.evaluation.settings import EvaluationSettings
-    from alewm.planning.cem import CEMConfig
     from alewm.planning.planner import PlanningConfig
+    from alewm.planning.search import CEMConfig
 
     search = CEMConfig(num_candidates=20, num_iterations=2, num_elites=2)
     settings = EvaluationSettings(num_episodes=EPISODES_AT_ONCE, planning=PlanningConfig(cem=search))

@@ -13,8 +13,8 @@ from alewm.data.store import EpisodeStore
 from alewm.envs.registry import get_task
 from alewm.model.checkpoint import checkpoints_in
 from alewm.model.vit import ViTConfig
-from alewm.planning.cem import CEMConfig
 from alewm.planning.planner import Planner, PlanningConfig
+from alewm.planning.search import CEMConfig
 from alewm.training.checkpoint import load_world_model
 from alewm.training.data import RunWindows, TrainingData
 from alewm.training.trainer import Trainer

@@ -144,8 +144,8 @@ def asked_planning(
     candidates: int, iterations: int, elites: int | None, horizon: int, executed: int | None, *, seed: int
 ) -> "PlanningConfig":
     """The planner that flags ask for; if not given, a tenth of candidates are elites and a plan is executed whole."""
-    from alewm.planning.cem import CEMConfig
     from alewm.planning.planner import PlanningConfig
+    from alewm.planning.search import CEMConfig
 
     cem = CEMConfig.with_a_tenth_elite(candidates, iterations)
     if elites is not None:

@@ -128,8 +128,8 @@ class Sweep:
 
     def _settings(self) -> "EvaluationSettings | None":
         from alewm.evaluation.settings import EvaluationSettings
-        from alewm.planning.cem import CEMConfig
         from alewm.planning.planner import PlanningConfig
+        from alewm.planning.search import CEMConfig
 
         if not self.evaluate:
             return None

@@ -34,8 +34,7 @@ from alewm.evaluation.success import (
 from alewm.files import read_if_there, read_json, read_object, write_json
 from alewm.model.world_model import WorldModel
 from alewm.planning.distilled import DistilledModel
-from alewm.planning.planner import Planner
-from alewm.planning.search import choose_search
+from alewm.planning.planner import Planner, choose_search
 from alewm.progress import Progress
 from alewm.runs.folder import RunFolder, save_tensors
 from alewm.runs.provenance import provenance

@@ -25,11 +25,11 @@ from alewm.evaluation.success import BUDGET, EpisodeRecord, read_records
 from alewm.files import read_if_there
 from alewm.model.checkpoint import weights_sha256
 from alewm.model.world_model import WorldModel
-from alewm.planning.cem import CEMConfig, refine
 from alewm.planning.distilled import DISTILLED, DistilledModel, distilled_capacities, load_distilled
 from alewm.planning.noise import candidate_noise
 from alewm.planning.planner import Planner, PlanningConfig
 from alewm.planning.rollout import prefix_distance, sliced_roll_out
+from alewm.planning.search import CEMConfig, refine
 from alewm.runs.folder import require_run
 from alewm.shapes import Float, Tensor, UInt8
 from alewm.training.checkpoint import data_set_of, latest_checkpoint, load_world_model
@@ -258,7 +258,7 @@ class Explored:
     def _search(
         self, planner: Planner, z_now: Tensor, z_goal: Tensor, k: int, key: tuple[int, int, int], found: Attempt
     ) -> Iterator[Float[Tensor, "1 H A"]]:
-        """The mean of the candidates after each iteration of CEM: `alewm.planning.cem.solve`, one step at a time."""
+        """The mean of the candidates after each iteration of CEM: `alewm.planning.search.solve`, one step at a time."""
         config, cem = planner.config, planner.config.cem
         shape = (cem.num_iterations, cem.num_candidates, config.horizon, planner.block_dim)
         noise = candidate_noise([key], *shape, device=planner.device)

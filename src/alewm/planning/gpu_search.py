@@ -22,10 +22,10 @@ from alewm.kernels.rollout import residual_norm, short_attention
 from alewm.model.predictor import LONGEST_FAST_CONTEXT, AdaLNBlock
 from alewm.model.projector import Projector
 from alewm.model.world_model import WorldModel
-from alewm.planning.cem import CEMResult, Score, refine
 from alewm.planning.distilled import DistilledModel
+from alewm.planning.planner import SearchSettings
 from alewm.planning.rollout import PlanningModel, PrefixImagination, compared_width, prefix_distance
-from alewm.planning.search import SearchSettings
+from alewm.planning.search import CEMResult, Score, refine
 from alewm.shapes import Float, Tensor
 
 

@@ -16,9 +16,9 @@ from alewm.kernels.raster import TriangleScene
 from alewm.kernels.tiles import why_not_fused
 from alewm.model.vit import ViTBlock, apply_blocks, attend
 from alewm.model.world_model import build_world_model
-from alewm.planning.cem import CEMConfig
 from alewm.planning.distilled import DistilledDynamics, DistilledModel, DynamicsConfig
-from alewm.planning.search import SearchSettings, plan_group
+from alewm.planning.planner import SearchSettings, plan_group
+from alewm.planning.search import CEMConfig
 from alewm.regularizers.mix_sigreg import mix_sigreg
 from alewm.regularizers.quadrature import random_directions
 from alewm.shapes import Tensor

@@ -17,12 +17,10 @@ from matplotlib.figure import Figure
 from alewm.devices import find_device
 from alewm.files import read_object, write_bytes
 from alewm.model.world_model import WorldModel, build_world_model
-from alewm.planning.cem import CEMConfig
 from alewm.planning.distilled import DistilledDynamics, DistilledModel, DynamicsConfig
 from alewm.planning.noise import candidate_noise
-from alewm.planning.planner import Planner, PlanningConfig, Plans
-from alewm.planning.search import choose_search
-from alewm.planning.searches import SearchName
+from alewm.planning.planner import Planner, PlanningConfig, Plans, choose_search
+from alewm.planning.search import CEMConfig, SearchName
 from alewm.shapes import FRAME_SKIP, Float, Tensor
 from alewm.theme import Draw, Theme, as_svg, panel_grid
 from alewm.training.presets import preset

@@ -12,8 +12,8 @@ from torch import nn
 
 from alewm.model.vit import LAYER_NORM_EPS, ViTConfig
 from alewm.model.world_model import Encoding, WorldModel, WorldModelConfig
-from alewm.planning.cem import CEMConfig, CEMResult, solve
 from alewm.planning.rollout import masked_roll_out, prefix_distance
+from alewm.planning.search import CEMConfig, CEMResult, solve
 from alewm.regularizers.quadrature import random_directions
 from alewm.regularizers.sigreg import sigreg
 from alewm.shapes import Float, Tensor

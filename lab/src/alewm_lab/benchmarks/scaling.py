@@ -13,10 +13,9 @@ from alewm.devices import find_device
 from alewm.errors import InputError
 from alewm.files import read_json
 from alewm.model.world_model import WorldModel, build_world_model
-from alewm.planning.cem import CEMConfig
-from alewm.planning.planner import Planner, PlanningConfig
+from alewm.planning.planner import Planner, PlanningConfig, choose_search
 from alewm.planning.rollout import sliced_roll_out
-from alewm.planning.search import choose_search
+from alewm.planning.search import CEMConfig
 from alewm.regularizers.mix_sigreg import mix_sigreg
 from alewm.regularizers.quadrature import random_directions
 from alewm.shapes import FRAME_SKIP

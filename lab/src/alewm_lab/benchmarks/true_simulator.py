@@ -31,9 +31,9 @@ from alewm.errors import InputError
 from alewm.evaluation.closed_loop import GoalPairs, Unseen, run_closed_loop
 from alewm.evaluation.success import BUDGET, write_records
 from alewm.files import parse_json
-from alewm.planning.cem import solve
 from alewm.planning.noise import candidate_noise
 from alewm.planning.planner import PlanningConfig
+from alewm.planning.search import solve
 from alewm.progress import Progress
 from alewm.shapes import FRAME_SKIP, Bool, Float, Tensor, UInt8
 from alewm.workers import WorkerPool, num_processes

@@ -25,9 +25,8 @@ from alewm.evaluation.closed_loop import GoalPairs
 from alewm.evaluation.evaluate_run import EPISODES_PER_BATCH
 from alewm.evaluation.success import evaluate
 from alewm.model.world_model import build_world_model
-from alewm.planning.cem import CEMConfig
-from alewm.planning.planner import Planner, PlanningConfig
-from alewm.planning.search import choose_search
+from alewm.planning.planner import Planner, PlanningConfig, choose_search
+from alewm.planning.search import CEMConfig
 from alewm.training.presets import preset
 from alewm_lab.benchmarks.timing import peak_mebibytes, print_line
 

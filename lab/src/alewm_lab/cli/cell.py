@@ -70,8 +70,8 @@ class CellJob(Train):
     def _evaluations(self, support: "CapacitySupport") -> "Iterator[EvaluationSettings]":
         """The usual settings first, then the others."""
         from alewm.evaluation.settings import EvaluationSettings
-        from alewm.planning.cem import CEMConfig
         from alewm.planning.planner import PlanningConfig
+        from alewm.planning.search import CEMConfig
 
         planning = PlanningConfig(cem=CEMConfig.with_a_tenth_elite(self.candidates, self.iterations))
         usual = EvaluationSettings(planning=planning)

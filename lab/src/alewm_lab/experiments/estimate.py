@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from alewm.data.splits import NUM_TEST, NUM_VALIDATION
 from alewm.data.windows import WindowShape
 from alewm.model.world_model import WorldModelConfig
-from alewm.planning.cem import CEMConfig
+from alewm.planning.search import CEMConfig
 from alewm.sweeps.library import EvaluationWork, Library, TrainingRun
 from alewm.training.config import RunConfig
 from alewm.training.presets import preset

@@ -11,8 +11,8 @@ from typing import Any, Literal
 from alewm.config import overridden
 from alewm.errors import InputError, unknown_name
 from alewm.evaluation.settings import EvaluationSettings, Split
-from alewm.planning.cem import CEMConfig
 from alewm.planning.planner import PlanningConfig
+from alewm.planning.search import CEMConfig
 from alewm.sweeps.grid import GRIDS
 from alewm.sweeps.library import TrainingRun
 from alewm.tables import scientific

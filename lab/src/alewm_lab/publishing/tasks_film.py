@@ -19,9 +19,9 @@ from alewm.evaluation.closed_loop import GoalPairs, Unseen, run_closed_loop
 from alewm.evaluation.held_out import load_pairs
 from alewm.evaluation.success import BUDGET
 from alewm.files import write_bytes
-from alewm.planning.cem import CEMConfig
 from alewm.planning.planner import PlanningConfig
 from alewm.planning.policy import RecedingHorizon
+from alewm.planning.search import CEMConfig
 from alewm.progress import Progress
 from alewm.resize import area_downsample
 from alewm.shapes import Tensor
