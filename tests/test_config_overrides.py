@@ -46,7 +46,7 @@ def test_an_integer_for_a_float_is_the_same_number():
         ("training.batch_size", True, "must be int, got True"),
         ("training.batch_size", 1.5, "must be int, got 1.5"),
         ("objective.method", "lewn", "one of lewm, alewm"),
-        ("model.prior", "value", "model.prior must be one of ranks, values, smooth"),
+        ("objective.directions", "prefix", "objective.directions must be one of sphere, prefixes"),
         ("model.capacities", [8, "x"], "model.capacities must be"),
         ("training.num_steps", "many", "training.num_steps must be int | None"),
     ],
@@ -133,12 +133,12 @@ def test_heads_of_a_selector_must_divide_the_width_where_there_is_a_selector():
 def test_a_field_that_came_later_counts_only_where_it_is_not_at_its_default():
     """Otherwise no run that was stored before it would be found again."""
     config = preset("two-room-192")
-    assert "prior" not in to_dict(config)["model"]
-    smooth = overridden(config, {"model.prior": "smooth"})
-    assert to_dict(smooth)["model"]["prior"] == "smooth"
-    assert from_dict(RunConfig, to_dict(smooth)) == smooth
-    assert changed_fields(smooth, config) == {"model.prior": "smooth"}
-    assert overridden(smooth, {"model.prior": "ranks"}) == config
+    assert "directions" not in to_dict(config)["objective"]
+    other = overridden(config, {"objective.directions": "prefixes"})
+    assert to_dict(other)["objective"]["directions"] == "prefixes"
+    assert from_dict(RunConfig, to_dict(other)) == other
+    assert changed_fields(other, config) == {"objective.directions": "prefixes"}
+    assert overridden(other, {"objective.directions": "sphere"}) == config
 
 
 def test_presets_have_the_hashes_under_which_runs_were_stored():

@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[1]
 ROOMS = {path.name.removesuffix(".py") for path in (ROOT / "src" / "alewm").iterdir()}
 HOMES = ("", "src", "src/alewm", "lab/src/alewm_lab", "tests")
 # Entries of config.json and files of a run, which look like names of code.
-FIELDS = ("model.prior", "model.planner", "training.optim", "model.safetensors", "training.safetensors")
+FIELDS = ("model.prior_degree", "model.planner", "training.optim", "model.safetensors", "training.safetensors")
 PAGES = [
     *(page for page in sorted((ROOT / "docs").rglob("*.md")) if page.name != "logbook.md"),  # which tells of the past
     ROOT / "README.md",

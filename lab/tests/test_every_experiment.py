@@ -64,15 +64,3 @@ def test_rollouts_show_as_many_strips_as_there_are_disagreements(library):
     assert len(outcome.drawings) == (only_alewm > 0) + (only_lewm > 0)
     assert len(outcome.films) == min(2, only_alewm) + min(2, only_lewm)
     assert all(film.gif.startswith(b"GIF8") for film in outcome.films)
-
-
-def test_priors_are_told_apart_by_how_survival_falls(library):
-    """Capacities 2, 4, 8, 16, 32 and α = 1: at most 5 of 15 parts at once by rank, 32 of 108 by value."""
-    experiment, outcome = perform("priors", library)
-    assert {run.config.model.prior for run in experiment.runs} == {"ranks", "values", "smooth"}
-    success, matching = outcome.tables
-    assert [row[0].text for row in success.rows] == ["ranks", "values", "smooth"]
-    falls = {row[1].text: float(row[3].text) for row in matching.rows}
-    # Without cliffs the two coordinates of the first block share its fall.
-    assert falls == {"ranks": round(5 / 15, 3), "values": round(32 / 108, 3), "smooth": round(2.5 / 15, 3)}
-    assert all(float(row[2].text.split()[0]) > 0 for row in matching.rows)

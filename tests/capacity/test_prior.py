@@ -1,4 +1,4 @@
-"""The polynomial priors over ranks and over values, and the survival probabilities they imply."""
+"""The polynomial prior over ranks, and the survival probabilities it implies."""
 
 import math
 
@@ -9,9 +9,7 @@ from hypothesis import strategies as st
 
 from alewm import CapacitySupport
 from alewm.capacity.prior import (
-    capacity_prior,
     distance_from_survival,
-    log_capacity_prior,
     log_polynomial_prior,
     polynomial_prior,
     survival,
@@ -65,44 +63,6 @@ def test_survival_is_the_probability_of_reaching_a_coordinate(capacities, degree
         for j in range(1, support.latent_dim + 1)
     ]
     torch.testing.assert_close(survival(prior, support), torch.tensor(expected, dtype=torch.float64))
-
-
-@given(capacities, degrees)
-def test_weights_over_values_are_powers_of_the_mirrored_capacity(capacities, degree):
-    support = CapacitySupport(capacities)
-    weights = torch.tensor([(capacities[0] + capacities[-1] - k) ** degree for k in capacities], dtype=torch.float64)
-    prior = capacity_prior(support, degree, "values", dtype=torch.float64)
-    torch.testing.assert_close(prior, weights / weights.sum())
-
-
-@given(st.integers(1, 12), st.integers(1, 40), degrees)
-def test_values_are_ranks_where_capacities_are_multiples_of_the_first(num_capacities, first, degree):
-    support = CapacitySupport(tuple(first * c for c in range(1, num_capacities + 1)))
-    torch.testing.assert_close(
-        capacity_prior(support, degree, "values", dtype=torch.float64),
-        capacity_prior(support, degree, "ranks", dtype=torch.float64),
-    )
-
-
-def test_values_look_at_the_spacing_and_ranks_do_not():
-    even, uneven = CapacitySupport((8, 16, 24, 32)), CapacitySupport((8, 9, 10, 32))
-    assert capacity_prior(even, 2.0, "ranks").equal(capacity_prior(uneven, 2.0, "ranks"))
-    by_value = capacity_prior(uneven, 2.0, "values")
-    # Three capacities of nearly equal size are nearly equally probable.
-    assert by_value[2] / by_value[0] > 0.87
-    assert by_value[3] / by_value[0] == pytest.approx((8 / 32) ** 2)
-
-
-@given(capacities, st.floats(-5, 5))
-def test_priors_agree_on_indifference_and_on_which_end_a_degree_favours(capacities, degree):
-    support = CapacitySupport(capacities)
-    for name in ("ranks", "values", "smooth"):
-        prior = capacity_prior(support, degree, name, dtype=torch.float64)
-        assert prior.sum() == pytest.approx(1)
-        assert (prior.diff() * degree <= 0).all()
-        torch.testing.assert_close(prior, log_capacity_prior(support, degree, name, dtype=torch.float64).exp())
-    assert capacity_prior(support, degree).equal(polynomial_prior(len(support), degree))
-    assert capacity_prior(support, degree, "smooth").equal(capacity_prior(support, degree))
 
 
 def test_a_latent_that_matches_its_target_is_at_no_distance_from_survival():

@@ -63,7 +63,6 @@ def module(make):
 
 ENTRIES = {
     "MixSIGReg": Entry(["s", "q"], module(lambda k, P, path: MixSIGReg(k, 0.5, P, path=path)), is_module=True),
-    "smooth": Entry(["s", "q"], module(lambda k, P, p: MixSIGReg(k, 0, P, prior="smooth", path=p)), is_module=True),
     "SIGReg": Entry(["s"], module(lambda k, P, path: SIGReg(P, path=path)), is_module=True),
     "PrefixSIGReg": Entry(["s", "choice"], module(lambda k, P, path: PrefixSIGReg(k, P, path=path)), is_module=True),
     "mix_sigreg": Entry(["s", "q", "u", "prior"], lambda t, k, path, *_: mix_sigreg(*t, k, path=path)),

@@ -5,12 +5,10 @@ import dataclasses
 import pytest
 import torch
 
-from alewm.capacity.prefix import gumbel_noise, mask_of_choice, prefix_masks
-from alewm.capacity.prior import PrefixLengths, capacity_prior
-from alewm.capacity.support import CapacitySupport
+from alewm.capacity.prefix import gumbel_noise, prefix_masks
 from alewm.errors import InputError
 from alewm.model.world_model import build_world_model
-from alewm.regularizers.mix_sigreg import MixSIGReg, mix_sigreg
+from alewm.regularizers.mix_sigreg import MixSIGReg
 from alewm.regularizers.prefix_sigreg import PrefixSIGReg
 from alewm.regularizers.sigreg import SIGReg
 from alewm.training.config import ObjectiveConfig
@@ -234,92 +232,8 @@ def test_lewm_is_alewm_without_a_choice():
     torch.testing.assert_close(alewm.total, lewm.total)
 
 
-SMOOTH = dataclasses.replace(MODEL, prior="smooth")
-
-
-def smooth_noise(model, num_windows: int = 12) -> StepNoise:
-    return RandomStreams(5, torch.device("cpu")).draw_step(model, num_windows, 3, drops=False)
-
-
-def test_a_smooth_prior_predicts_from_prefixes_that_end_within_the_block():
-    model = a_model(SMOOTH)
-    noise = smooth_noise(model)
-    losses = evaluate(ObjectiveConfig(num_projections=32), model, noise)
-    s, q, choice = chosen_masks(model, noise)
-    lengths = [
-        k - size + 1 + int(place * size)
-        for place, k, size in zip(
-            noise.place.tolist(),
-            (choice @ torch.tensor([2.0, 4.0, 8.0])).tolist(),
-            (choice @ torch.tensor([2.0, 2.0, 4.0])).tolist(),
-            strict=True,
-        )
-    ]
-    assert {2.0, 4.0, 8.0} < set(lengths)
-    masks = torch.arange(1, 9) <= torch.tensor(lengths)[:, None]
-    prediction = torch.nn.functional.mse_loss(model.predict(s[:, :3] * masks[:, None], WINDOWS.actions), s[:, 1:])
-    torch.testing.assert_close(losses.terms["prediction"], prediction.detach())
-    # Every prefix is a component, each block's probability shared equally by the lengths that end in it.
-    sizes = torch.tensor([2, 2, 4])
-    every = CapacitySupport.every(8)
-    shared = [(p / sizes).repeat_interleave(sizes, dim=-1) for p in (q, model.log_prior.exp())]
-    u = SIGReg(32).samples_and_directions(s, 0, generator(9))[1]
-    expected = mix_sigreg(s.transpose(0, 1), shared[0].expand(4, -1, -1), u, shared[1].expand(4, -1), every)
-    torch.testing.assert_close(losses.terms["regularizer"], expected.mean().detach())
-
-
-def test_the_marginal_prediction_of_a_smooth_prior_is_what_sampling_estimates():
-    model = a_model(SMOOTH).eval()
-    noise = smooth_noise(model)
-    marginal = evaluate(ObjectiveConfig(marginalises_capacity=True, num_projections=4), model, noise)
-    s = model.encode(WINDOWS.pixels).latents
-    masks = SMOOTH.prefixes.masks(noise.place)
-    expected = sum(
-        marginal.q[:, c]
-        * (model.predict(s[:, :-1] * masks[:, c, None], WINDOWS.actions) - s[:, 1:]).square().mean((1, 2))
-        for c in range(3)
-    )
-    torch.testing.assert_close(marginal.terms["prediction"], expected.mean().detach())
-
-
-def test_matching_needs_masks_that_end_within_blocks():
-    """Gaussian latents masked at the capacities miss a smooth target that drawn lengths meet."""
-    num, prefixes = 4096, PrefixLengths(CapacitySupport((2, 16)), drawn=True)
-    prior = capacity_prior(prefixes.support, 0.0, "smooth")
-    choice = torch.nn.functional.one_hot(torch.arange(num) % 2, 2).float()
-    s = torch.randn(num, 16, generator=generator(1))
-    statistic = MixSIGReg(CapacitySupport.every(16), 0.0, 256)
-    statistic.prior = prefixes.probabilities(prior)
-    everything = torch.eye(16)[-1].expand(num, -1)
-
-    def score(masks):
-        return float(statistic(s * mask_of_choice(choice, masks), everything, sample_axis=0, generator=generator(2)))
-
-    places = torch.rand(num, generator=generator(3))
-    assert score(prefix_masks(prefixes.support)) > 10 * score(prefixes.masks(places))
-
-
-def test_only_a_smooth_prior_draws_places():
-    """So that runs with the paper's prior meet the noise they always met."""
-    plain, smooth = (build_world_model(config, generator()) for config in (MODEL, SMOOTH))
-    assert smooth_noise(plain).place is None
-    places = smooth_noise(smooth, 20_000).place
-    assert (places >= 0).all()
-    assert (places < 1).all()
-    torch.testing.assert_close(places.histc(4, 0, 1) / 20_000, torch.full((4,), 0.25), atol=0.015, rtol=0)
-    streams = [RandomStreams(5, torch.device("cpu")) for _ in range(2)]
-    first = [each.draw_step(model, 12, 3, drops=True) for each, model in zip(streams, (plain, smooth), strict=True)]
-    assert first[0].gumbel.equal(first[1].gumbel)
-
-
-@pytest.mark.parametrize(("method", "model"), [("lewm", LEWM), ("nested-dropout", NESTED)])
-def test_a_smooth_prior_needs_a_method_that_learns_its_capacity(method, model):
-    with pytest.raises(InputError, match="'smooth' needs a method that learns its capacity"):
-        Objective(ObjectiveConfig(method=method), dataclasses.replace(model, prior="smooth"))
-
-
-def test_probabilities_of_drawn_lengths_are_not_rounded_by_mixed_precision():
-    statistic = MixSIGReg(MODEL.support, 1.0, 32, prior="smooth")
+def test_q_is_not_rounded_by_mixed_precision():
+    statistic = MixSIGReg(MODEL.support, 1.0, 32)
     s, q = torch.randn(64, 4, 8, generator=generator(1)), torch.rand(64, 3, generator=generator(2)).softmax(-1)
     plain = statistic(s, q, sample_axis=0, generator=generator(9))
     with torch.autocast("cpu", dtype=torch.bfloat16):

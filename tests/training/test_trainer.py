@@ -15,7 +15,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from alewm.capacity.prior import capacity_prior, survival
+from alewm.capacity.prior import polynomial_prior, survival
 from alewm.errors import InputError
 from alewm.model.checkpoint import checkpoints_in
 from alewm.training.checkpoint import load_world_model
@@ -95,7 +95,7 @@ def test_latent_lines_are_about_the_latents_and_q_of_their_update_beside_the_pri
     run.objective.register_forward_hook(lambda _, __, losses: seen.append(losses))
     run.run()
     line, last = [line for line in records(tmp_path) if line["kind"] == "latent"][-1], seen[-1]
-    prior = capacity_prior(support, config.model.prior_degree)
+    prior = polynomial_prior(len(support), config.model.prior_degree)
     assert (last.q.mean(0) - prior).abs().max() > 0.01
     assert line["masked_variance"] == pytest.approx(masked_variance(last.latents, last.q, support).tolist())
     assert line["prior_survival"] == pytest.approx(survival(prior, support).tolist())
@@ -130,7 +130,7 @@ def test_a_delayed_selector_keeps_to_the_prior_and_then_learns(tmp_path):
     optim = OptimConfig(learning_rate=2e-3, selector_multiplier=5.0, selector_delay=0.5)
     config = run_config(optim=optim, num_steps=24, log_every=1)
     trainer(tmp_path, config).run()
-    prior = capacity_prior(config.model.support, config.model.prior_degree).tolist()
+    prior = polynomial_prior(len(config.model.support), config.model.prior_degree).tolist()
     drift = {}
     for entry in records(tmp_path):
         if entry["kind"] == "train":

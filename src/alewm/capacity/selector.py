@@ -2,7 +2,7 @@
 
 from torch import nn
 
-from alewm.capacity.prior import PriorName, log_capacity_prior
+from alewm.capacity.prior import log_polynomial_prior
 from alewm.capacity.support import CapacitySupport
 from alewm.shapes import Float, Tensor
 
@@ -22,7 +22,6 @@ class CapacitySelector(nn.Module):
         feature_dim: int,
         *,
         prior_degree: float,
-        prior: PriorName = "ranks",
         num_blocks: int = 4,
         num_heads: int = 8,
         mlp_dim: int = 768,
@@ -41,7 +40,7 @@ class CapacitySelector(nn.Module):
         )
         self.head = nn.Linear(feature_dim, len(support))
         nn.init.zeros_(self.head.weight)
-        self.head.bias.data.copy_(log_capacity_prior(support, prior_degree, prior))
+        self.head.bias.data.copy_(log_polynomial_prior(len(support), prior_degree))
 
     def forward(self, features: Float[Tensor, "B F W"]) -> Float[Tensor, "B C"]:
         """Logits whose softmax is q(k | w)."""

@@ -8,10 +8,10 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
-from alewm.capacity.prior import PrefixLengths, PriorName, log_capacity_prior
+from alewm.capacity.prior import log_polynomial_prior
 from alewm.capacity.selector import CapacitySelector
 from alewm.capacity.support import CapacitySupport
-from alewm.config import ADDED_LATER, Count, CountOrZero, Finite, check_ranges
+from alewm.config import Count, CountOrZero, Finite, check_ranges
 from alewm.devices import at_least_float32
 from alewm.errors import InputError
 from alewm.model.predictor import ActionEncoder, Predictor, PredictorConfig, imagine
@@ -60,9 +60,6 @@ class WorldModelConfig:
     """Latent predictor."""
     selector: SelectorConfig = field(default_factory=SelectorConfig)
     """Capacity network, where there is one."""
-    prior: PriorName = field(default="ranks", metadata=ADDED_LATER)
-    """What the prior is polynomial in: `ranks` of capacities (the paper), their `values`; `smooth` is `ranks` with the
-    prefix length drawn within the capacity's block while training."""
 
     def __post_init__(self) -> None:
         check_ranges(self)
@@ -81,11 +78,6 @@ class WorldModelConfig:
     def support(self) -> CapacitySupport:
         """The capacities, checked."""
         return CapacitySupport(self.capacities).of_width(self.latent_dim)
-
-    @property
-    def prefixes(self) -> PrefixLengths:
-        """The prefix lengths that capacities stand for while training."""
-        return PrefixLengths(self.support, drawn=self.prior == "smooth")
 
 
 class Encoding(NamedTuple):
@@ -120,7 +112,6 @@ class WorldModel(nn.Module):
                 config.support,
                 width,
                 prior_degree=config.prior_degree,
-                prior=config.prior,
                 num_blocks=config.selector.num_blocks,
                 num_heads=config.selector.num_heads,
                 mlp_dim=config.selector.mlp_dim,
@@ -128,7 +119,7 @@ class WorldModel(nn.Module):
             if config.has_selector
             else None
         )
-        log_prior = log_capacity_prior(config.support, config.prior_degree, config.prior)
+        log_prior = log_polynomial_prior(len(config.support), config.prior_degree)
         self.register_buffer("log_prior", log_prior, persistent=False)
 
     @property

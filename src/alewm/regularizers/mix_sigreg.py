@@ -4,7 +4,7 @@ from typing import Literal
 
 import torch
 
-from alewm.capacity.prior import PrefixLengths, PriorName, capacity_prior
+from alewm.capacity.prior import polynomial_prior
 from alewm.capacity.support import CapacitySupport
 from alewm.devices import at_least_float32, full_precision
 from alewm.kernels.characteristic_function import PathName
@@ -77,7 +77,6 @@ class MixSIGReg(SlicedRegularizer):
         prior_degree: float,
         num_projections: int = 1024,
         *,
-        prior: PriorName = "ranks",
         target: Target = "mixture",
         directions: Directions = "sphere",
         quadrature: Quadrature = EPPS_PULLEY,
@@ -85,12 +84,10 @@ class MixSIGReg(SlicedRegularizer):
     ) -> None:
         super().__init__(num_projections, quadrature=quadrature, path=path)
         self.support = support
-        self.prefixes = PrefixLengths(support, drawn=prior == "smooth")
         self.target: Target = target
         reach = reach_of_directions(support, num_projections) if directions == "prefixes" else None
         self.register_buffer("reach", reach, persistent=False)
-        of_capacities = capacity_prior(support, prior_degree, prior, dtype=torch.float64)
-        self.register_buffer("prior", self.prefixes.probabilities(of_capacities).float(), persistent=False)
+        self.register_buffer("prior", polynomial_prior(len(support), prior_degree), persistent=False)
 
     def directions(self, samples: Float[Tensor, "*batch N D"], generator: torch.Generator) -> Float[Tensor, "D P"]:
         """New directions for `samples`, each within its reach."""
@@ -108,14 +105,12 @@ class MixSIGReg(SlicedRegularizer):
         """The statistic over `sample_axis`, which q runs along, averaged over the other axes (frame positions)."""
         check_rows("q", q, s, sample_axis, self.support)
         samples, u = self.samples_and_directions(s, sample_axis, generator)
-        with full_precision(s.device):
-            q = self.prefixes.probabilities(at_least_float32(q))
         statistic = mix_sigreg(
             samples,
             along_samples(q, samples),
             u,
             along_samples(self.prior, samples),
-            self.prefixes.lengths,
+            self.support,
             target=self.target,
             quadrature=self.quadrature,
             path=self.path,

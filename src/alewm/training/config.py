@@ -67,11 +67,6 @@ def check_fit(config: ObjectiveConfig, model: WorldModelConfig) -> None:
     if learns != model.has_selector:
         expected = "a selector" if learns else "no selector"
         raise InputError(f"The method {config.method!r} needs a model with {expected} (has_selector={learns}).")
-    if model.prefixes.drawn and not learns:
-        raise InputError(
-            f"The prior 'smooth' needs a method that learns its capacity, not {config.method!r}; choose the prior "
-            f"'ranks' or 'values'."
-        )
     if config.method == "lewm" and len(model.capacities) > 1:
         raise InputError(
             f"The method 'lewm' always uses the whole latent: its support is ({model.latent_dim},), "

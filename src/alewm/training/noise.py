@@ -27,8 +27,6 @@ class StepNoise(NamedTuple):
     """Noise of the capacity choice."""
     keep: Bool[Tensor, "B draws"] | None
     """Dropout decisions; None where nothing is dropped."""
-    place: Float[Tensor, "B"] | None = None
-    """Where in its block each window's prefix ends; None where it ends with the block."""
 
 
 class RandomStreams:
@@ -53,16 +51,13 @@ class RandomStreams:
         whole = num_windows * num_ranks()
         generator = self._generators["capacities"]
         gumbel = own_rows(gumbel_noise(whole, len(model.support), generator=generator))
-        place = None
-        if model.config.prefixes.drawn:
-            place = own_rows(torch.rand(whole, generator=generator, device=generator.device))
         draws = model.predictor.dropout_draws(num_positions) if drops else 0
         if draws == 0:
-            return StepNoise(gumbel, None, place)
+            return StepNoise(gumbel, None)
         generator = self._generators["dropout"]
         keep = torch.empty(whole, draws, dtype=torch.bool, device=generator.device)
         keep.bernoulli_(1 - model.config.predictor.dropout, generator=generator)
-        return StepNoise(gumbel, own_rows(keep), place)
+        return StepNoise(gumbel, own_rows(keep))
 
     def state_dict(self) -> dict[str, Tensor]:
         """The position of every stream, as bytes."""

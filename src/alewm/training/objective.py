@@ -55,16 +55,16 @@ class Objective(nn.Module):
     def __init__(self, config: ObjectiveConfig, model_config: WorldModelConfig) -> None:
         super().__init__()
         check_fit(config, model_config)
-        self.config, self.prefixes = config, model_config.prefixes
+        self.config = config
         self.register_buffer("masks", prefix_masks(model_config.support), persistent=False)
         support, degree, P = model_config.support, model_config.prior_degree, config.num_projections
         self.statistic: nn.Module
         if config.method == "alewm":
-            self.statistic = MixSIGReg(support, degree, P, prior=model_config.prior, directions=config.directions)
+            self.statistic = MixSIGReg(support, degree, P, directions=config.directions)
         elif config.method == "nested-dropout":
             self.statistic = PrefixSIGReg(support, P)
         elif config.masked_sigreg == "marginal":
-            self.statistic = MixSIGReg(support, degree, P, prior=model_config.prior, target="gaussian")
+            self.statistic = MixSIGReg(support, degree, P, target="gaussian")
         else:
             self.statistic = SIGReg(P)
         self._arguments: Callable[[_Sampled], tuple[Tensor, ...]] = _ARGUMENTS[type(self.statistic)]
@@ -85,7 +85,7 @@ class Objective(nn.Module):
         q = logits.softmax(-1)
         with full_precision(s.device):
             choice = straight_through_choice(logits, noise.gumbel.to(logits.dtype), config.temperature)
-            masks = (self.masks if noise.place is None else self.prefixes.masks(noise.place)).to(choice.dtype)
+            masks = self.masks.to(choice.dtype)
             sampled = _Sampled(s, q, choice, mask_of_choice(choice, masks))
         if config.marginalises_capacity:
             prediction = self._marginal_prediction(model, s, q, masks, actions, noise.keep)

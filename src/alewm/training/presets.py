@@ -214,9 +214,7 @@ def as_lewm(config: RunConfig, latent_dim: int | None = None, weight: float = LE
     width = latent_dim or config.model.latent_dim
     return replace(
         config,
-        model=replace(
-            config.model, latent_dim=width, capacities=(width,), prior_degree=0.0, prior="ranks", has_selector=False
-        ),
+        model=replace(config.model, latent_dim=width, capacities=(width,), prior_degree=0.0, has_selector=False),
         objective=ObjectiveConfig(
             method="lewm", regularizer_weight=weight, num_projections=config.objective.num_projections
         ),

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from alewm.capacity.prior import survival
 from alewm.config import differences, late_field_defaults, to_dict
 from alewm.distributed import num_ranks, share_of_batch, this_rank, wait_for_all_ranks
 from alewm.errors import InputError
@@ -191,14 +192,13 @@ class Trainer:
         self._write("train", {**named, **timed})
 
     def _diagnose(self, losses: Losses) -> None:
-        prefixes = self.config.model.prefixes
-        active = prefixes.probabilities(losses.q)
+        support = self.model.support
         self._write(
             "latent",
             {
                 "effective_rank": effective_rank(losses.latents).item(),
-                "masked_variance": masked_variance(losses.latents, active, prefixes.lengths).tolist(),
-                "prior_survival": prefixes.survival(self.model.log_prior.exp()).tolist(),
+                "masked_variance": masked_variance(losses.latents, losses.q, support).tolist(),
+                "prior_survival": survival(self.model.log_prior.exp(), support).tolist(),
                 "variance": variance(losses.latents).tolist(),
             },
         )

@@ -7,7 +7,7 @@ from math import ceil
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, MaxNLocator
 
-from alewm.capacity.prior import capacity_prior
+from alewm.capacity.prior import polynomial_prior
 from alewm.errors import InputError
 from alewm.evaluation.settings import EvaluationSettings
 from alewm.evaluation.statistics import Spread
@@ -53,7 +53,7 @@ def build_capacity_dynamics(request: Request) -> Experiment:
 def q_over_training(run: TrainingRun, results: Results) -> Dynamics:
     """Mean q of each capacity at step 0, where it equals the prior, and at every logged step."""
     model, entries = run.config.model, results.metrics(run, "train")
-    prior = capacity_prior(model.support, model.prior_degree, model.prior).tolist()
+    prior = polynomial_prior(len(model.support), model.prior_degree).tolist()
     steps = [float(entry["step"]) for entry in entries]
     return starting_at(prior, {k: (steps, [float(entry[f"q/{k}"]) for entry in entries]) for k in model.capacities})
 
@@ -124,7 +124,7 @@ def build_mixed(request: Request) -> Experiment:
 def mean_q_over_training(runs: Sequence[TrainingRun], data_set: str, results: Results) -> Dynamics:
     """Mean q over seeds of each capacity on one data set, at step 0, where it equals the prior, and at logged steps."""
     model = runs[0].config.model
-    prior = capacity_prior(model.support, model.prior_degree, model.prior).tolist()
+    prior = polynomial_prior(len(model.support), model.prior_degree).tolist()
     logs = [results.metrics(run, "train") for run in runs]
     steps = [float(entry["step"]) for entry in logs[0]]
     means = {

@@ -30,9 +30,6 @@ GPU, CORE = "an NVIDIA H200", "an AMD EPYC core"
 FIXED_SHARE = 0.2
 """Of an update of 128 windows, what does not shrink or grow with the batch: `alewm-lab bench scaling`."""
 
-MIX_SIGREG_SECONDS = 0.00045
-"""MixSIGReg's part of the former, with eight capacities: `alewm-lab bench regularizer`."""
-
 EVALUATION_SECONDS = 2.43
 """All 200 Two-Room pairs, environment and floors included, kernels compiled before: `alewm-lab bench evaluate`."""
 
@@ -60,19 +57,17 @@ class Cost:
 def update_cost(config: RunConfig, own_seconds: float | None = None) -> Cost:
     """One update, where it was measured or where one of `MEASURED_PRESET`, or of the tiny preset, takes `own_seconds`.
 
-    Another shape of encoder or more predictions per update scale what was measured by their multiply-adds; drawn
-    prefix lengths add MixSIGReg's time for every length more. LeWM and other latent widths of the same encoder are
-    taken to cost the same.
+    Another shape of encoder or more predictions per update scale what was measured by their multiply-adds. LeWM and
+    other latent widths of the same encoder are taken to cost the same.
     """
-    width, prefixes = config.model.encoder.hidden_dim, config.model.prefixes
+    width = config.model.encoder.hidden_dim
     name = next((name for name in UPDATE_SECONDS if preset(name).model.encoder.hidden_dim == width), MEASURED_PRESET)
     given_of = name if name == TINY_PRESET else MEASURED_PRESET
     pace = own_seconds / UPDATE_SECONDS[given_of] if own_seconds else 1.0
     reference, measured = preset(name), pace * UPDATE_SECONDS[name]
     factor = _update_multiply_adds(config) / _update_multiply_adds(reference)
     factor *= FIXED_SHARE + (1 - FIXED_SHARE) * config.training.batch_size / reference.training.batch_size
-    per_length = pace * MIX_SIGREG_SECONDS / len(preset(MEASURED_PRESET).model.support)
-    seconds = factor * measured + per_length * (len(prefixes.lengths) - len(prefixes.support))
+    seconds = factor * measured
     where = CORE if name == TINY_PRESET else GPU
     basis = f"measured on {where}" if own_seconds is None else "as given"
     if abs(seconds / measured - 1) > 1e-9:

@@ -14,7 +14,7 @@ import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from alewm.capacity.prior import distance_from_survival
+from alewm.capacity.prior import distance_from_survival, survival
 from alewm.evaluation.held_out import SAMPLE_SEED, EncodedWindows, Trained
 from alewm.evaluation.probes import PROBES, fit_networks, fit_ridge
 from alewm.model.world_model import WorldModel
@@ -37,13 +37,12 @@ def capacity_probabilities(trained: Trained, windows: EncodedWindows) -> Float[T
 
 def variance_beside_survival(trained: Trained, windows: EncodedWindows, q: Float[Tensor, "B C"]) -> dict[str, Any]:
     """Per coordinate: variance masked and unmasked, and the survival probabilities of prior and selector."""
-    prefixes, prior = trained.model.config.prefixes, trained.model.log_prior.exp().cpu()
-    active = prefixes.probabilities(q)
+    support, prior = trained.model.support, trained.model.log_prior.exp().cpu()
     return {
-        "masked_variance": masked_variance(windows.latents, active, prefixes.lengths).tolist(),
+        "masked_variance": masked_variance(windows.latents, q, support).tolist(),
         "raw_variance": windows.latents.flatten(0, 1).var(0, correction=0).tolist(),
-        "prior_survival": prefixes.survival(prior).tolist(),
-        "q_survival": prefixes.survival(q.mean(0)).tolist(),
+        "prior_survival": survival(prior, support).tolist(),
+        "q_survival": survival(q.mean(0), support).tolist(),
     }
 
 

@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from alewm.capacity.prior import capacity_prior
+from alewm.capacity.prior import polynomial_prior
 from alewm.capacity.support import CapacitySupport
 from alewm.data.splits import held_out_counts
 from alewm.data.windows import WindowShape
@@ -134,7 +134,7 @@ class PublishedRun:
         """Mean q of each capacity over updates; at update 0 it is the prior."""
         model = self.config["model"]
         support = CapacitySupport(tuple(model["capacities"]))
-        prior = capacity_prior(support, model["prior_degree"], model.get("prior", "ranks")).tolist()
+        prior = polynomial_prior(len(support), model["prior_degree"]).tolist()
         logged = self.run.capacity_dynamics().get("", {})
         steps = [logged[k][0] if k in logged else [] for k in model["capacities"]]
         if not steps[0] or any(each != steps[0] for each in steps):
