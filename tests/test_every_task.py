@@ -10,8 +10,6 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from alewm.data import splits
-from alewm.envs import task as of_tasks
 from alewm.envs.registry import OUR_TASKS, get_task
 from alewm.shapes import FRAME_SKIP
 from alewm.training.presets import ACTION_DIMS, CAPACITIES, preset
@@ -58,14 +56,3 @@ def test_it_has_a_preset_of_each_width_for_each_method(name, width):
         config = preset(f"{name}-{width}{suffix}")
         assert config.task == name
         assert config.model.action_dim == FRAME_SKIP * get_task(name).action_dim == FRAME_SKIP * ACTION_DIMS[name]
-
-
-def test_statistics_and_evaluation_mean_the_same_goals():
-    assert of_tasks.GOAL_OFFSET == splits.GOAL_OFFSET
-
-
-@every_task
-def test_it_says_what_its_data_are_like(name):
-    statistics = get_task(name).make_statistics()
-    assert statistics is not None, f"give {name} its statistics_home"
-    assert statistics.PUBLISHED

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from alewm.envs.cube import behaviour, physics
-from alewm.envs.cube.behaviour import CubeStatistics
 from alewm.envs.cube.env import CubeVectorEnv
 from alewm.envs.offscreen import mujoco
 from alewm.envs.recording import episode_stream
 from alewm.errors import InputError
+from alewm_lab.benchmarks.published_data import CubeStatistics
 
 
 @pytest.fixture(scope="module")

@@ -29,8 +29,8 @@ from alewm.envs.push_t.expert import (
     stream,
 )
 from alewm.envs.push_t.physics import PushTWorld
-from alewm.envs.push_t.statistics import PushTStatistics
 from alewm.errors import InputError
+from alewm_lab.benchmarks.published_data import PushTStatistics
 
 FAMILIES = 12
 REPLAYED = (0, 1, 2, 3)

@@ -10,9 +10,9 @@ import pytest
 import torch
 
 from alewm.envs.reacher import behaviour, physics
-from alewm.envs.reacher.behaviour import ReacherStatistics
 from alewm.envs.reacher.env import ReacherVectorEnv
 from alewm.envs.recording import episode_stream
+from alewm_lab.benchmarks.published_data import ReacherStatistics
 
 
 @pytest.fixture

@@ -68,13 +68,8 @@ class Collect:
     WHEN_INTERRUPTED: ClassVar[str] = "What was finished is kept; repeat the command to continue."
 
     def run(self) -> None:
-        """Records what is missing of the file and prints what is in it."""
-        from alewm.envs.registry import get_task
-        from alewm.evaluation.data_statistics import load_or_measure, statistics_table
-
+        """Records what is missing of the file."""
         print(self.collected().in_words(self.out))
-        task = get_task(self.task)
-        print(statistics_table(load_or_measure(self.out, task), task))
         print(self.out)
 
     def collected(self) -> "Collected":

@@ -2,12 +2,11 @@
 
 import importlib
 import sys
-from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, Protocol, cast, runtime_checkable
+from typing import Any, Protocol, cast, runtime_checkable
 
 import numpy as np
 import torch
@@ -17,38 +16,6 @@ from alewm.envs.drawing import Drawing, DrawingChoice
 from alewm.errors import InputError, install_line, unknown_name
 from alewm.resize import checked_image_size
 from alewm.shapes import Float
-
-GOAL_OFFSET = 25
-"""Environment steps from a start to its goal, as evaluation pairs have them (`alewm.data.splits`)."""
-
-Figure = int | float | str | Sequence[float]
-"""One statistic: a number, one per dimension, or words where a published source has no number."""
-
-
-@runtime_checkable
-class TaskStatistics(Protocol):
-    """Figures of one data file, gathered episode by episode.
-
-    `alewm.evaluation.data_statistics` shows every episode of a file to `update`, asks for `result` once, and prints
-    the figures beside those of the published file.
-    """
-
-    PUBLISHED: ClassVar[Mapping[str, Figure]]
-    """What is known of the task's published file, under the names of `result` or of `alewm.data.inspection`.
-
-    A figure that was not measured on the file itself is written as words that say so.
-    """
-
-    @abstractmethod
-    def update(self, episode: Mapping[str, np.ndarray]) -> None:
-        """Take in one episode: its recorded columns `[T, ...]`, without pixels; the last action may be NaN.
-
-        A file from elsewhere may lack a column, which is then a `KeyError`.
-        """
-
-    @abstractmethod
-    def result(self) -> dict[str, Figure]:
-        """The figures of all episodes seen, by names that say what they are and in what unit."""
 
 
 @dataclass(frozen=True)
@@ -168,8 +135,6 @@ class Task:
     """Its Gymnasium id, if it has one."""
     env_home: str | None = None
     """`module:class` of the Gymnasium environment, whose docstring is the task's page."""
-    statistics_home: str | None = None
-    """`module:class` of the `TaskStatistics` that says what its data are like."""
     data_note: str = ""
     """What to say beside every number about data that `alewm collect` recorded of it, where they are not those that
     published numbers are about."""
@@ -227,10 +192,6 @@ class Task:
         if made_with is None:
             return ""
         return self.demonstrations_note if " --demonstrations " in made_with else self.data_note
-
-    def make_statistics(self) -> TaskStatistics | None:
-        """A new collector of the task's own figures, if it has one."""
-        return None if self.statistics_home is None else cast("TaskStatistics", self._load(self.statistics_home)())
 
     @property
     def action_limits(self) -> tuple[float, float] | None:

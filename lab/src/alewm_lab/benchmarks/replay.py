@@ -70,7 +70,7 @@ class StandardPairs:
 def pairs_of_file(data: Path, task_name: str | None, num_pairs: int | None, split: SplitBy) -> StandardPairs:
     """The first `num_pairs` test pairs stored beside `data`, or all."""
     with EpisodeStore.open(data) as store:
-        task = get_task(_named(store, task_name))
+        task = get_task(task_named_by(store, task_name))
         splits = load_or_make_splits(store, split)
         stored = load_or_draw_pairs(store, splits).test[:num_pairs]
         families = find_families(store)
@@ -123,7 +123,7 @@ def simulated_pairs(task_name: str, behaviour: str | None, episodes: int, seed: 
     )
 
 
-def _named(store: EpisodeStore, task_name: str | None) -> str:
+def task_named_by(store: EpisodeStore, task_name: str | None) -> str:
     known = store.attributes.get("task")
     if known is None and task_name is None:
         raise InputError(f"{store.path} does not say which task it is of; add --task, for example --task two-room.")

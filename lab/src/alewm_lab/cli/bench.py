@@ -82,6 +82,21 @@ class BenchReplay:
 
 
 @dataclass(frozen=True)
+class BenchData:
+    """Figures of a data file beside those of the published one: lengths, actions, pairs solved at the start, motion."""
+
+    data: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="FILE")]
+    """An episode file."""
+    task_name: Annotated[str | None, tyro.conf.arg(help_behavior_hint="", name="task")] = None
+    """The task; needed for files from elsewhere, which do not say it."""
+
+    def run(self) -> None:
+        from alewm_lab.benchmarks.data_statistics import bench_data
+
+        bench_data(**vars(self))
+
+
+@dataclass(frozen=True)
 class BenchReplaySimulated:
     """The same on episodes simulated for the occasion, without drawing them."""
 
@@ -468,6 +483,7 @@ class Bench:
         tyro.conf.OmitArgPrefixes[
             Annotated[BenchCollect, tyro.conf.subcommand("collect")]
             | Annotated[BenchLoader, tyro.conf.subcommand("loader")]
+            | Annotated[BenchData, tyro.conf.subcommand("data")]
             | Annotated[BenchReplay, tyro.conf.subcommand("replay")]
             | Annotated[BenchReplaySimulated, tyro.conf.subcommand("replay-simulated")]
             | Annotated[BenchTrueSimulator, tyro.conf.subcommand("true-simulator")]

@@ -15,8 +15,8 @@ import numpy as np
 from alewm.envs.registry import OUR_TASKS, get_task
 from alewm.envs.task import Task
 from alewm.errors import InputError
-from alewm.evaluation.data_statistics import in_words
 from alewm.training.presets import CAPACITIES
+from alewm_lab.benchmarks.data_statistics import in_words, published_figures
 
 PICTURE_SEEDS = (0, 1, 2)
 """Episodes shown in a picture, one per column."""
@@ -55,9 +55,9 @@ def page(task: Task) -> str:
             inspect.cleandoc(environment.__doc__ or ""),
             "",
             "## Data",
-            f"`alewm collect {task.name}{source} --out data/{task.name}.h5` records episodes{length}, measures them "
-            f"and prints the figures beside these, which are known of the published file ([what they "
-            f"mean](../data.md#statistics)):",
+            f"`alewm collect {task.name}{source} --out data/{task.name}.h5` records episodes{length}. "
+            f"`alewm-lab bench data data/{task.name}.h5` prints the figures of the file beside these, which are known "
+            f"of the published file ([what they mean](../data.md#statistics)):",
             "",
             *_published(task),
             "",
@@ -100,10 +100,7 @@ def write_pages(docs: Path, names: tuple[str, ...]) -> list[Path]:
 
 
 def _published(task: Task) -> list[str]:
-    statistics = task.make_statistics()
-    if statistics is None:
-        return ["(nothing is known)"]
-    rows = [f"| {name.replace('_', ' ')} | {in_words(figure)} |" for name, figure in statistics.PUBLISHED.items()]
+    rows = [f"| {name.replace('_', ' ')} | {in_words(figure)} |" for name, figure in published_figures(task).items()]
     return ["| figure | published |", "|---|---|", *rows]
 
 

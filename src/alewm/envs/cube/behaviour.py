@@ -6,14 +6,11 @@ OGBench itself does.
 
 Every episode has its own random stream, keyed by (seed, episode index). It yields, in this order, the start, the first
 target, the seed of the oracle's own numbers, and later targets, so that an episode's bytes depend on nothing else.
-
-`CubeStatistics` says what the data are like.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import ClassVar
 
 import numpy as np
 import torch
@@ -22,7 +19,6 @@ from alewm.envs.cube import physics
 from alewm.envs.cube.physics import SUCCESS_DISTANCE, CubeSimulator
 from alewm.envs.drawing import Drawing
 from alewm.envs.recording import Film, episode_stream, full_length_episode
-from alewm.envs.task import GOAL_OFFSET, Figure, TaskStatistics
 
 from ogbench.manipspace.oracles.plan.cube_plan import CubePlanOracle  # isort: skip (after the choice of a back end)
 
@@ -118,47 +114,3 @@ def global_numbers(source: np.random.RandomState) -> Iterator[None]:
     finally:
         source.set_state(np.random.get_state())  # noqa: NPY002
         np.random.set_state(before)  # noqa: NPY002
-
-
-MOVING_METRES = 0.001
-"""A cube that moves farther than this in a step is moving."""
-
-
-class CubeStatistics(TaskStatistics):
-    """Figures of the cube's positions, gathered episode by episode."""
-
-    PUBLISHED: ClassVar[Mapping[str, Figure]] = {
-        "episodes": 10_000,
-        "length_mean": 201.0,
-        "action_std": "0.30, 0.40, 0.65, 0.40, 0.25, simulated",
-        "cube_moving_share": "0.42, simulated",
-        "presolved_share": "0.39 to 0.43, simulated",
-    }
-    """What is known of the published file; words where the figure comes from a simulation of its behaviour."""
-
-    def __init__(self) -> None:
-        self._moving: list[np.ndarray] = []
-        self._distances: list[np.ndarray] = []
-        self._lifted: list[np.ndarray] = []
-
-    def update(self, episode: Mapping[str, np.ndarray]) -> None:
-        """Take in one episode: the cube's positions in its column `privileged_block_0_pos` [T, 3]."""
-        cube = np.asarray(episode["privileged_block_0_pos"], np.float64)
-        self._moving.append(np.linalg.norm(np.diff(cube, axis=0), axis=1) > MOVING_METRES)
-        self._distances.append(np.linalg.norm(cube[GOAL_OFFSET:] - cube[:-GOAL_OFFSET], axis=1))
-        self._lifted.append(cube[:, 2] > SUCCESS_DISTANCE)
-
-    def result(self) -> dict[str, Figure]:
-        """Share of steps in which the cube moves, of rows in which it is lifted, and how far pairs are apart.
-
-        `cube_within_4_cm_25_steps_share` is the share of all pairs of rows 25 steps apart that are solved at the start.
-        """
-        distances = np.concatenate(self._distances)
-        figures: dict[str, Figure] = {
-            "cube_moving_share": float(np.concatenate(self._moving).mean()),
-            "cube_lifted_share": float(np.concatenate(self._lifted).mean()),
-        }
-        if len(distances):
-            figures["cube_distance_25_steps_mean"] = float(distances.mean())
-            figures["cube_within_4_cm_25_steps_share"] = float((distances <= SUCCESS_DISTANCE).mean())
-        return figures

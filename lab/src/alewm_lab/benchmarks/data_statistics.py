@@ -1,4 +1,4 @@
-"""Statistics of a data file: measured after collection, stored beside it, shown beside the published figures."""
+"""Statistics of a data file, beside the figures of the published one (`alewm-lab bench data`)."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -6,13 +6,15 @@ from pathlib import Path
 import numpy as np
 
 from alewm.data.inspection import FileStatistics
-from alewm.data.sidecar import beside, read_sidecar, write_sidecar
 from alewm.data.splits import GOAL_OFFSET, PAIR_SEED
 from alewm.data.store import EpisodeStore
+from alewm.envs.registry import get_task
 from alewm.envs.simulated import SimulatedVectorEnv
-from alewm.envs.task import Figure, Task, TaskStatistics
-from alewm.errors import InputError
+from alewm.envs.task import Task
 from alewm.progress import Progress
+from alewm_lab.benchmarks.published_data import STATISTICS, Figure, TaskStatistics
+from alewm_lab.benchmarks.replay import task_named_by
+from alewm_lab.benchmarks.timing import print_line
 
 MOST_PAIRS = 20_000
 """Pairs looked at: beyond them the share changes in its third digit, and loading a physics engine takes a while."""
@@ -52,27 +54,13 @@ def _starts(store: EpisodeStore, goal_offset: int) -> np.ndarray:
     return np.concatenate([np.arange(o, o + n) for o, n in zip(store.offsets, counts, strict=True)])
 
 
-PRESOLVED = "presolved_share"
-
-
-def load_or_measure(path: Path, task: Task) -> dict[str, Figure]:
-    """The figures of the data file `path`, read from `FILE.statistics.json` or measured and stored there."""
-    with EpisodeStore.open(path) as store:
-        home = beside(path, "statistics")
-        if (known := _known(home, store.fingerprint, task.name)) is not None:
-            return known
-        figures = measure(store, task)
-        write_sidecar(home, {"fingerprint": store.fingerprint, "task": task.name, "figures": figures})
-        return figures
-
-
 def measure(store: EpisodeStore, task: Task) -> dict[str, Figure]:
     """The figures of `store`: those of every file, the share of solved pairs, and the task's own.
 
     A file from elsewhere may lack the columns that the others are computed from; then they are left out.
     """
     has_states = set(task.state_columns) <= set(store.column_names)
-    general, own = FileStatistics(), task.make_statistics() if has_states else None
+    general, own = FileStatistics(), statistics_of(task) if has_states else None
     with Progress(f"measuring {store.path}", store.num_episodes, "episodes") as bar:
         for columns in store.all_episode_columns():
             general.update(columns)
@@ -81,8 +69,18 @@ def measure(store: EpisodeStore, task: Task) -> dict[str, Figure]:
     figures: dict[str, Figure] = {**general.result()}
     share = presolved_share(store, task) if has_states else None
     if share is not None:
-        figures[PRESOLVED] = share
+        figures["presolved_share"] = share
     return figures | (own.result() if own is not None else {})
+
+
+def statistics_of(task: Task) -> TaskStatistics | None:
+    """A new collector of the figures of `task`, if it has one."""
+    return STATISTICS[task.name]() if task.name in STATISTICS else None
+
+
+def published_figures(task: Task) -> Mapping[str, Figure]:
+    """What is known of the published file of `task`."""
+    return STATISTICS[task.name].PUBLISHED if task.name in STATISTICS else {}
 
 
 def _updated(own: TaskStatistics | None, columns: Mapping[str, np.ndarray]) -> TaskStatistics | None:
@@ -96,8 +94,7 @@ def _updated(own: TaskStatistics | None, columns: Mapping[str, np.ndarray]) -> T
 
 def statistics_table(figures: Mapping[str, Figure], task: Task) -> str:
     """The figures as lines, with those of the task's published file beside them where there are any."""
-    own = task.make_statistics()
-    published = own.PUBLISHED if own is not None else {}
+    published = published_figures(task)
     rows = [("", "this file", "published")]
     rows += [
         (name.replace("_", " "), in_words(figures.get(name)), in_words(published.get(name)))
@@ -118,10 +115,10 @@ def in_words(figure: Figure | None) -> str:
     return ", ".join(f"{value:.3g}" for value in figure)
 
 
-def _known(home: Path, fingerprint: str, task_name: str) -> dict[str, Figure] | None:
-    try:
-        values = read_sidecar(home, ("fingerprint", "task", "figures"))
-    except InputError:
-        return None
-    # Measured figures can always be measured again, so those of another file are replaced rather than refused.
-    return values["figures"] if (values["fingerprint"], values["task"]) == (fingerprint, task_name) else None
+def bench_data(data: Path, task_name: str | None) -> None:
+    """Print the figures of the file `data` beside the published ones, and the line of JSON."""
+    with EpisodeStore.open(data) as store:
+        task = get_task(task_named_by(store, task_name))
+        figures = measure(store, task)
+    print(statistics_table(figures, task))
+    print_line("data", data=str(data), task=task.name, figures=figures)

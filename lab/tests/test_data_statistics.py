@@ -1,6 +1,5 @@
-"""Statistics of collected files: measured once, and comparable with what is published."""
+"""Statistics of collected files: comparable with what is published."""
 
-import json
 from functools import partial
 
 import h5py
@@ -10,8 +9,7 @@ import pytest
 from alewm.data.collect import collect
 from alewm.data.store import EpisodeStore
 from alewm.envs.registry import get_task
-from alewm.envs.two_room.behaviour import simulate_episodes
-from alewm.evaluation.data_statistics import load_or_measure, measure, presolved_share, statistics_table
+from alewm_lab.benchmarks.data_statistics import measure, presolved_share, statistics_table
 from published_files import write_published
 
 TWO_ROOM = get_task("two-room")
@@ -34,23 +32,9 @@ def test_the_share_of_solved_pairs_is_that_of_the_distances(path):
         assert presolved_share(store, TWO_ROOM, goal_offset=101) is None
 
 
-def test_figures_are_stored_beside_the_file_and_read_from_there(path):
-    sidecar = path.with_name("two-room.statistics.json")
-    figures = load_or_measure(path, TWO_ROOM)
-    values = json.loads(sidecar.read_text())
-    assert values["figures"] == figures
-    assert figures["rows"] == sum(len(episode["proprio"]) for episode in simulate_episodes(0, range(40)))
-    values["figures"]["rows"] = -1
-    sidecar.write_text(json.dumps(values))
-    assert load_or_measure(path, TWO_ROOM)["rows"] == -1
-    # What belongs to other data, or cannot be read, is measured again.
-    for text in (json.dumps(values | {"fingerprint": "other"}), "{"):
-        sidecar.write_text(text)
-        assert load_or_measure(path, TWO_ROOM) == figures
-
-
 def test_the_table_has_the_published_figures_beside_ours(path):
-    lines = statistics_table(load_or_measure(path, TWO_ROOM), TWO_ROOM).splitlines()
+    with EpisodeStore.open(path) as store:
+        lines = statistics_table(measure(store, TWO_ROOM), TWO_ROOM).splitlines()
     row = next(line for line in lines if line.startswith("length mean"))
     assert row.split()[-1] == "92.08"
     assert "published" in lines[0]

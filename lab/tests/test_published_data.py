@@ -5,7 +5,14 @@ import pytest
 
 from alewm.envs.push_t import physics
 from alewm.envs.push_t.physics import PushTWorld
-from alewm.envs.push_t.statistics import FACES, PushTStatistics, block_displacements, is_moving, touched_faces, turns
+from alewm_lab.benchmarks.published_data import (
+    FACES,
+    PushTStatistics,
+    block_displacements,
+    is_moving,
+    touched_faces,
+    turns,
+)
 
 
 def states(num_rows: int, **columns) -> np.ndarray:
