@@ -117,7 +117,7 @@ def test_the_tiny_scale_is_estimated_on_the_core_it_was_measured_on():
     found = evaluation_cost(EvaluationWork(run, tiny.scale.evaluation()))
     assert found.seconds == pytest.approx(cost.TINY_EVALUATION_SECONDS)
     assert "per 100 Two-Room pairs with 10 iterations, measured on an AMD EPYC core" in found.basis
-    drawn = EvaluationWork(run.with_fields({"task": "cube"}), tiny.scale.evaluation())
+    drawn = EvaluationWork(replace(run, config=replace(run.config, task="cube")), tiny.scale.evaluation())
     assert evaluation_seconds(drawn) - found.seconds == pytest.approx(100 * 3 * 2 / 6.404)
     # All 200 pairs with three times the iterations, planned with each of five capacities.
     whole = replace(PAPER.scale.evaluation(), planning=replace(PAPER.scale.evaluation().planning, capacity="best-of"))

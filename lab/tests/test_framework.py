@@ -3,6 +3,7 @@
 import json
 import shlex
 import shutil
+from dataclasses import replace
 
 import pytest
 import torch
@@ -10,13 +11,13 @@ import tyro
 from matplotlib.figure import Figure
 
 from alewm.cli.train import Train
-from alewm.config import to_dict
+from alewm.config import overridden, to_dict
 from alewm.demo import SCALES
 from alewm.envs.collection import collect_task
 from alewm.errors import InputError
 from alewm.sweeps.grid import WEIGHT
 from alewm.sweeps.library import EvaluationWork, Library, NotThereYetError, TrainingWork
-from alewm.sweeps.outcome import select
+from alewm.sweeps.sweep import select
 from alewm.tables import Table
 from alewm.training.presets import SEEDS, preset
 from alewm.workers import num_available_cores
@@ -235,10 +236,14 @@ def test_finished_runs_are_reused_under_whatever_name(library, tmp_path):
     assert [path.name for path in (tmp_path / "runs").iterdir()] == ["my-own-name"]
 
 
+def changed(run, fields):
+    return replace(run, config=overridden(run.config, fields))
+
+
 def test_a_run_watched_at_other_intervals_has_the_same_weights_and_is_reused(library, tmp_path):
     experiment, _ = perform("capacity-dynamics", library)
     (run,) = experiment.runs
-    often = run.with_fields({"training.validate_every": 2, "training.checkpoint_every": 3, "training.log_every": 2})
+    often = changed(run, {"training.validate_every": 2, "training.checkpoint_every": 3, "training.log_every": 2})
     others = Library(tmp_path / "runs", library.data)
     TrainingWork(often, num_threads=1).perform(others, CPU)
     weights = [
@@ -251,7 +256,7 @@ def test_a_run_watched_at_other_intervals_has_the_same_weights_and_is_reused(lib
     unfinished = Library(tmp_path / "runs", library.data)
     (others.folder(often) / "result.json").unlink()
     assert unfinished.folder(run) != others.folder(often)
-    assert unfinished.folder(run.with_fields({"training.seed": 1})) != others.folder(often)
+    assert unfinished.folder(changed(run, {"training.seed": 1})) != others.folder(often)
 
 
 @pytest.mark.parametrize("jobs", [1, pytest.param(2, marks=pytest.mark.slow)])

@@ -49,6 +49,13 @@ class Progress:
         if self.bar is not None:
             self.bar.update(self.task, total=self.total, completed=self.done)
 
+    def say(self, line: str) -> None:
+        """Print a line above the bar."""
+        if self.bar is not None:
+            self.bar.console.print(line, markup=False, highlight=False, soft_wrap=True)
+        else:
+            print(line, file=sys.stderr, flush=True)
+
     def advance(self, amount: int = 1, note: str = "") -> None:
         """Counts `amount` more units as done; `note` says what they were."""
         self.done += amount

@@ -1,18 +1,13 @@
 """Worker processes of this machine: interrupts do not break their start, and they end with their parent.
 
-`WorkerPool` is for many small tasks, `WorkerProcess` for one that keeps its state, `launch_ranks` for `torchrun`.
-`python -m alewm.workers MODULE ...` is `python -m MODULE ...` that ends with the process that started it.
+`WorkerPool` is for many small tasks, `WorkerProcess` for one that keeps its state.
 """
 
 import multiprocessing
 import os
-import runpy
 import signal
-import subprocess
-import sys
 import threading
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import contextmanager
 from multiprocessing import forkserver, resource_tracker
@@ -22,11 +17,6 @@ from types import TracebackType
 from typing import Any
 
 from alewm.errors import InputError
-
-LOOK_EVERY_SECONDS = 0.2
-
-FOLLOWED = "ALEWM_FOLLOWED"
-"""The variable that says which process to follow: one that dies while its follower starts is no longer its parent."""
 
 
 def num_available_cores() -> int:
@@ -168,41 +158,3 @@ class WorkerProcess:
 def _run_as_worker(target: Callable[..., None], pipe: Connection, *arguments: Any) -> None:
     follow_parent()
     target(pipe, *arguments)
-
-
-def launch_ranks(num_ranks: int, words: Sequence[str]) -> None:
-    """Runs `alewm WORDS` in `num_ranks` processes of this machine that share every batch, and waits for their end.
-
-    They end with this process, by whatever cause: a rank that continued would keep its run folder locked. Each has its
-    part of this process's threads.
-    """
-    import torch
-
-    torchrun = [sys.executable, "-m", __name__, "torch.distributed.run", "--standalone", "--nproc_per_node"]
-    own = {FOLLOWED: str(os.getpid()), "OMP_NUM_THREADS": str(max(1, torch.get_num_threads() // num_ranks))}
-    done = subprocess.run(
-        [*torchrun, str(num_ranks), "-m", __name__, "alewm", *words], env={**os.environ, **own}, check=False
-    )
-    if done.returncode:
-        raise RuntimeError(f"torchrun ended with status {done.returncode}; its log says why")
-
-
-def _run_module_as_follower() -> None:
-    """Run the module named by the first argument, and exit when the followed process dies."""
-    parent = os.getppid()
-    if sys.platform != "win32":  # there, a launcher stands between the two
-        parent = int(os.environ.get(FOLLOWED, parent))
-    os.environ[FOLLOWED] = str(os.getpid())  # for followers that this one starts
-
-    def watch() -> None:
-        while os.getppid() == parent:
-            time.sleep(LOOK_EVERY_SECONDS)
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()
-    del sys.argv[0]  # the module's own arguments remain, as `python -m` would give them
-    runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
-
-
-if __name__ == "__main__":
-    _run_module_as_follower()

@@ -1,29 +1,21 @@
-"""Grids, shares of machines, the live table, and what a sweep concludes from run folders."""
+"""Grids, shares of machines, and what a sweep concludes from run folders."""
 
-import io
 import json
-import os
-import signal
-import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 import torch
-from rich.console import Console
 
-import alewm
 from alewm.cli.flags import assigned_values
 from alewm.errors import InputError
-from alewm.sweeps.board import Board, BoardRow, RunProgress, make_trials, progress_of
 from alewm.sweeps.executors import LocalProcesses, _dealt
 from alewm.sweeps.grid import DEGREE, GRIDS, MULTIPLIER, SEARCHED, WEIGHT, paper_sweep, preset_sweep
 from alewm.sweeps.jobs import Job, JobResources
 from alewm.sweeps.library import EvaluationWork, Library, TrainingRun
-from alewm.sweeps.outcome import conclude
+from alewm.sweeps.sweep import conclude, trial_works
 from alewm.training.presets import SEEDS, SELECTED, preset
-from alewm.workers import FOLLOWED, launch_ranks
 from alewm_lab.experiments.request import make_scale
 
 VALIDATION = make_scale("paper").evaluation("validation")
@@ -79,19 +71,15 @@ def test_values_are_parted_at_commas_outside_of_brackets(text, values):
 
 
 def test_gpus_are_dealt_one_process_each_before_a_second():
-    assert _dealt(2, JobResources()) == [(0,), (1,)]
-    assert _dealt(2, JobResources(gpus=0.5)) == [(0,), (1,), (0,), (1,)]
+    assert _dealt(2, JobResources()) == [0, 1]
+    assert _dealt(2, JobResources(gpus=0.5)) == [0, 1, 0, 1]
     assert len(_dealt(1, JobResources(gpus=0.1))) == 10
-    assert _dealt(5, JobResources(ranks=2)) == [(0, 1), (2, 3)]
-    assert _dealt(1, JobResources(gpus=2.0)) == []
 
 
 def test_what_was_not_asked_for_follows_from_what_there_is():
     assert JobResources().completed("auto", 16.0, 2.0) == JobResources(8, 1.0)
     assert JobResources(gpus=0.5).completed("auto", 16.0, 2.0) == JobResources(4, 0.5)
-    assert JobResources(ranks=2).completed("cuda", 16.0, 4.0) == JobResources(8, 2.0, 2)
     assert JobResources().completed("auto", 16.0, 0.0) == JobResources(1, 0.0)
-    assert JobResources(ranks=2).completed("auto", 16.0, 0.0) == JobResources(2, 0.0, 2)
     assert JobResources().completed("cpu", 16.0, 2.0) == JobResources(1, 0.0)
     assert JobResources(cpus=3).completed("auto", 16.0, 2.0) == JobResources(3, 1.0)
 
@@ -147,61 +135,6 @@ def test_a_job_finds_its_files_from_any_working_directory_and_its_command_is_as_
     assert not any(elsewhere.iterdir())
 
 
-def test_what_is_followed_takes_its_follower_along():
-    child = [sys.executable, "-m", "alewm.workers", "timeit", "-n1", "-r1", "print('in', flush=True); input()"]
-    code = f"import subprocess; subprocess.run({child!r})"
-    parent = subprocess.Popen(
-        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
-    )
-    assert parent.stdout.readline() == "in\n"
-    os.kill(parent.pid, signal.SIGKILL)
-    parent.wait()
-    # The pipe ends when its last writer, the follower, has ended; it waits for input that never comes.
-    assert parent.stdout.read() == ""
-    parent.stdin.close()
-    parent.stdout.close()
-
-
-def test_who_died_before_its_follower_began_takes_it_along_too():
-    gone = subprocess.Popen([sys.executable, "-c", ""])
-    gone.wait()
-    follower = subprocess.Popen(
-        [sys.executable, "-m", "alewm.workers", "timeit", "-n1", "-r1", "input()"],
-        stdin=subprocess.PIPE,
-        env={**os.environ, FOLLOWED: str(gone.pid)},
-    )
-    assert follower.wait() == 1
-    follower.stdin.close()
-
-
-def test_ranks_are_launched_as_often_as_asked(capfd):
-    launch_ranks(2, ["--version"])
-    assert capfd.readouterr().out.count(f"alewm {alewm.__version__}\n") == 2
-
-
-def test_progress_is_read_from_the_last_whole_line(tmp_path):
-    assert progress_of(tmp_path) == RunProgress()
-    lines = [json.dumps({"step": step, "kind": "train", "loss": step / 2}) for step in range(1000)]
-    text = "\n".join([*lines, json.dumps({"step": 999, "kind": "validation", "loss": 9}), '{"step": 1000, "ki'])
-    (tmp_path / "metrics.jsonl").write_text(text)
-    assert progress_of(tmp_path) == RunProgress(999, 499.5)
-
-
-def test_the_table_shows_what_matters_when_not_all_fits(tmp_path):
-    rows = {f"run-{i}": BoardRow(f"trial {i}", tmp_path, 10, "finished") for i in range(20)}
-    rows["run-7"].state, rows["run-7"].note = "failed", "it was ill\nvery"
-    rows["run-9"].state, rows["run-9"].progress = "training", RunProgress(4, 0.25)
-    console = Console(file=io.StringIO(), width=160, height=10, force_terminal=True, color_system=None)
-    console.print(Board(rows, tmp_path, console).table(3))
-    shown = console.file.getvalue()
-    assert "trial 7  failed" in shown
-    assert "it was ill" in shown
-    assert "very" not in shown
-    assert "4/10" in shown
-    assert "20 trials: 18 finished, 1 failed, 1 training" in shown
-    assert "17 not shown" in shown
-
-
 def finish(library, run, rate, capacity):
     """What training and an evaluation on validation pairs leave behind."""
     folder = library.folder(run)
@@ -222,8 +155,7 @@ def test_the_best_complete_configuration_is_selected_and_the_rest_sorted(tmp_pat
     for run, rate, capacity in zip((*first, *second), (0.5, 0.9, 0.9, 0.7), (8.0, 8.0, 16.0, 16.0), strict=True):
         finish(library, run, rate, capacity)
     finish(library, third[0], 1.0, 8.0)  # the best, but its other seed failed
-    trials = make_trials(sweep.runs, VALIDATION)
-    outcome = conclude(sweep, trials, library, VALIDATION, {third[1].name: "it was ill"})
+    outcome = conclude(sweep, library, VALIDATION, {third[1].name: "it was ill"})
     rows = [[cell.text for cell in row] for row in outcome.configurations.rows]
     assert [(row[1], row[2].split()[0], row[-1]) for row in rows] == [
         ("0.15", "80.00", "selected"),
@@ -240,6 +172,6 @@ def test_the_best_complete_configuration_is_selected_and_the_rest_sorted(tmp_pat
 
 
 def test_a_sweep_refuses_test_pairs():
-    runs = preset_sweep(["two-room-192"], [1], {WEIGHT: (0.09,)}).runs
+    run, *_ = preset_sweep(["two-room-192"], [1], {WEIGHT: (0.09,)}).runs
     with pytest.raises(AssertionError, match="validation pairs only"):
-        make_trials(runs, make_scale("paper").evaluation("test"))
+        trial_works(run, make_scale("paper").evaluation("test"))

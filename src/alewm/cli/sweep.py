@@ -65,23 +65,19 @@ class Sweep:
     cpus_per_trial: Maybe[int] = None
     """Cores of a trial, for arithmetic and decoding; if not given, an even share where there are GPUs, else one (with
     --jobs, an even share)."""
-    ranks_per_trial: int = 1
-    """Processes that train one model together, each with a GPU where there are GPUs, as under `torchrun`."""
     retries: int = 2
     """How often a trial that failed is tried again, from its last checkpoint."""
     device: str = "auto"
     """auto (a GPU where there is one), cpu, cuda or mps."""
     dry_run: Flag = False
-    """Print every command, the number of trials and an estimate of hours, and stop."""
-    updates_per_second: Maybe[float] = None
-    """Pace of training, for the estimate of a dry run; finished runs of the same encoder width below --runs precede."""
+    """Print every command and the number of trials, and stop."""
 
     WHEN_INTERRUPTED: ClassVar[str] = "Finished trials and saved checkpoints are kept; repeat the command to continue."
 
     def run(self) -> None:
         """Runs what is missing, writes the tables and prints them; trials that failed make it end with status 1."""
         from alewm.sweeps.library import Library
-        from alewm.sweeps.outcome import folder_name, run_sweep
+        from alewm.sweeps.sweep import folder_name, run_sweep
 
         resources, settings, sweep = self._resources(), self._settings(), self._sweep()
         library = Library(self.runs, self.data)
@@ -90,15 +86,7 @@ class Sweep:
                 print(line)
             return
         out = self.out or self.runs / "sweeps" / folder_name(sweep)
-        outcome = run_sweep(
-            sweep,
-            library,
-            lambda: self._executor(resources),
-            settings,
-            out,
-            retries=self.retries,
-            num_ranks=resources.ranks,
-        )
+        outcome = run_sweep(sweep, library, lambda: self._executor(resources), settings, out, retries=self.retries)
         path = outcome.write(out, sweep, library)
         print(outcome.configurations.markdown())
         for finding in outcome.findings:
@@ -141,22 +129,19 @@ class Sweep:
 
         if self.retries < 0:
             raise InputError(f"--retries is a number of 0 or more, got {self.retries}.")
-        if self.updates_per_second is not None and self.updates_per_second <= 0:
-            raise InputError(f"--updates-per-second must be positive, got {self.updates_per_second}.")
         if self.jobs is not None and self.jobs < 0:
             raise InputError(f"--jobs is a number of processes, or 0 for as many as have room; got {self.jobs}.")
         if self.jobs is not None and self.address is not None:
             raise InputError("--jobs runs processes of this machine and --address a Ray cluster; give one of the two.")
-        return JobResources(self.cpus_per_trial, self.gpus_per_trial, self.ranks_per_trial)
+        return JobResources(self.cpus_per_trial, self.gpus_per_trial)
 
     def _planned(self, sweep: "Grid", library: "Library", settings: "EvaluationSettings | None") -> "Iterator[str]":
-        from alewm.sweeps.jobs import planned_work, training_estimate
+        from alewm.sweeps.jobs import planned_work
         from alewm.sweeps.library import EvaluationWork, TrainingWork
 
-        trainings = [TrainingWork(run, self.ranks_per_trial) for run in sweep.runs]
+        trainings = [TrainingWork(run) for run in sweep.runs]
         evaluations = [EvaluationWork(run, settings) for run in sweep.runs] if settings is not None else []
-        estimate = training_estimate(sweep.runs, library, self.updates_per_second)
-        return planned_work(trainings, evaluations, library, [estimate])
+        return planned_work(trainings, evaluations, library)
 
     def _executor(self, resources: "JobResources") -> "Executor":
         if self.jobs is not None:

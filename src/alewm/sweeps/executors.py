@@ -28,18 +28,18 @@ VISIBLE_GPUS = "CUDA_VISIBLE_DEVICES"
 
 
 class _Worker(WorkerProcess):
-    """A process that does one job after the other, and sees these GPUs."""
+    """A process that does one job after the other, and sees one GPU; None leaves that as it is."""
 
-    def __init__(self, gpus: tuple[int, ...]) -> None:
-        super().__init__(_serve, gpus)
+    def __init__(self, gpu: int | None) -> None:
+        super().__init__(_serve, gpu)
         self.job: Job | None = None
 
 
 class LocalProcesses:
     """Processes that stay between jobs; one whose job failed, or that died, is replaced by a fresh one."""
 
-    def __init__(self, gpus: Sequence[tuple[int, ...]], device: str, num_threads: int) -> None:
-        """One process per entry of `gpus`, which names the GPUs it sees; an empty entry leaves that as it is."""
+    def __init__(self, gpus: Sequence[int | None], device: str, num_threads: int) -> None:
+        """One process per entry of `gpus`, the GPU that it sees."""
         self.device, self.num_threads = device, num_threads
         self._gpus = gpus
         self._workers: list[_Worker | None] = [None] * len(gpus)
@@ -51,14 +51,13 @@ class LocalProcesses:
         is_spread = device.type == "cuda" and device.index is None
         gpus = _dealt(torch.cuda.device_count(), resources) if is_spread else []
         if is_spread and not gpus:
-            wanted, found = resources.gpus or resources.ranks, torch.cuda.device_count()
-            raise InputError(f"A trial asks for {wanted:g} GPUs, but this machine has {found}.")
-        room = len(gpus) or max(1, num_available_cores() // (resources.cpus or resources.ranks))
+            raise InputError("A trial asks for a GPU, but this machine has none.")
+        room = len(gpus) or max(1, num_available_cores() // (resources.cpus or 1))
         count = num_processes(jobs) if jobs else room
         if gpus and resources.gpus:
             count = min(count, room)
         threads = resources.cpus or max(1, num_available_cores() // count)
-        return cls([gpus[i % len(gpus)] if gpus else () for i in range(count)], str(device), threads)
+        return cls([gpus[i % len(gpus)] if gpus else None for i in range(count)], str(device), threads)
 
     def submit(self, job: Job) -> None:
         """Start `job` in the next free process."""
@@ -112,20 +111,16 @@ class LocalProcesses:
         self._workers[slot] = None
 
 
-def _dealt(num_gpus: int, resources: JobResources) -> list[tuple[int, ...]]:
-    """The GPUs that each process sees: first one process on each GPU, then a second."""
-    wanted = resources.gpus or resources.ranks
-    if wanted < 1:
-        return [(gpu,) for _ in range(int(1 / wanted + 1e-9)) for gpu in range(num_gpus)]
-    size = int(wanted)
-    return [tuple(range(start, start + size)) for start in range(0, num_gpus - size + 1, size)]
+def _dealt(num_gpus: int, resources: JobResources) -> list[int]:
+    """The GPU that each process sees: first one process on each GPU, then a second."""
+    per_gpu = int(1 / (resources.gpus or 1) + 1e-9)
+    return [gpu for _ in range(per_gpu) for gpu in range(num_gpus)]
 
 
-def _serve(pipe: Connection, gpus: tuple[int, ...]) -> None:
-    if gpus:
+def _serve(pipe: Connection, gpu: int | None) -> None:
+    if gpu is not None:
         visible = os.environ.get(VISIBLE_GPUS, "")
-        names = visible.split(",") if visible else [str(gpu) for gpu in range(max(gpus) + 1)]
-        os.environ[VISIBLE_GPUS] = ",".join(names[gpu] for gpu in gpus)
+        os.environ[VISIBLE_GPUS] = visible.split(",")[gpu] if visible else str(gpu)
     while True:
         pipe.send(pipe.recv().perform())
 

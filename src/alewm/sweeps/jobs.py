@@ -14,7 +14,8 @@ import torch
 from alewm.devices import find_device
 from alewm.errors import InputError
 from alewm.files import open_unlinked
-from alewm.sweeps.library import Library, TrainingRun, TrainingWork, Work
+from alewm.progress import Progress
+from alewm.sweeps.library import Library, TrainingWork, Work
 
 
 @dataclass(frozen=True)
@@ -25,35 +26,23 @@ class JobResources:
     """Cores, for arithmetic and for decoding frames."""
     gpus: float | None = None
     """GPUs, or a fraction of one; 0 keeps it on the CPU."""
-    ranks: int = 1
-    """Processes that share every batch of one model, each with a GPU of its own where there are GPUs."""
 
     def __post_init__(self) -> None:
-        if self.ranks < 1:
-            raise InputError(f"--ranks-per-trial is a number of processes of 1 or more, got {self.ranks}.")
         if self.cpus is not None and self.cpus < 1:
             raise InputError(f"--cpus-per-trial is a number of cores of 1 or more, got {self.cpus}.")
-        if self.gpus is None:
-            return
-        if self.gpus < 0 or (self.gpus > 1 and self.gpus != int(self.gpus)):
-            raise InputError(f"--gpus-per-trial is a whole number or a fraction of one, got {self.gpus:g}.")
-        if self.gpus and self.ranks > 1 and self.gpus != self.ranks:
-            raise InputError(
-                f"{self.ranks} processes per trial need as many GPUs, but --gpus-per-trial is {self.gpus:g}. Leave it "
-                f"out."
-            )
+        if self.gpus is not None and not 0 <= self.gpus <= 1:
+            raise InputError(f"--gpus-per-trial is 0, 1 or a fraction of 1, got {self.gpus:g}.")
 
     def completed(self, device: str, num_cpus: float, num_gpus: float) -> "JobResources":
         """The same with both numbers given, on machines that have so many cores and GPUs in all.
 
-        Unless asked otherwise a job has a GPU for each of its ranks where there are GPUs, and as many cores as come
-        with them; where there are none, a core per rank.
+        Unless asked otherwise a job has one GPU where there are GPUs, and its share of the cores; else one core.
         """
         gpus = self.gpus
         if gpus is None:
-            gpus = float(self.ranks) if device.startswith("cuda") or (device == "auto" and num_gpus > 0) else 0.0
-        even = int(num_cpus / num_gpus * gpus) if num_gpus else self.ranks
-        return replace(self, gpus=gpus, cpus=self.cpus or max(even, self.ranks))
+            gpus = 1.0 if device.startswith("cuda") or (device == "auto" and num_gpus > 0) else 0.0
+        even = int(num_cpus / num_gpus * gpus) if num_gpus else 1
+        return replace(self, gpus=gpus, cpus=self.cpus or max(even, 1))
 
     def device(self, asked: str) -> str:
         """The name of the device to compute on, where `asked` may be auto: without a GPU, the CPU."""
@@ -166,43 +155,28 @@ class Executor(Protocol):
         """End all jobs that still run, and all processes."""
 
 
-@runtime_checkable
-class Observer(Protocol):
-    """Receives the progress of jobs."""
-
-    def succeeded(self, job: Job) -> None:
-        """The job has finished."""
-
-    def failed(self, job: Job, failure: str, *, is_tried_again: bool) -> None:
-        """An attempt failed."""
-
-    def look(self) -> None:
-        """Called at intervals, for a display."""
-
-
-def finish_all(jobs: Sequence[Job], executor: Executor, observer: Observer, *, retries: int = 0) -> dict[str, str]:
+def finish_all(jobs: Sequence[Job], executor: Executor, bar: Progress, *, retries: int = 0) -> dict[str, str]:
     """Run all jobs and return the reasons of failures by name; a failed job is retried `retries` times."""
     for job in jobs:
         executor.submit(job)
     first = {job.name: job.attempt for job in jobs}
     failures: dict[str, str] = {}
     num_left = len(jobs)
-    observer.look()
     while num_left:
         for ended in executor.wait(LOOK_EVERY_SECONDS):
-            job = ended.job
-            if ended.failure is None:
-                observer.succeeded(job)
-                num_left -= 1
-                continue
-            is_tried_again = job.attempt - first[job.name] < retries
-            observer.failed(job, ended.failure, is_tried_again=is_tried_again)
-            if is_tried_again:
+            job, is_retried = ended.job, False
+            if ended.failure is not None:
+                is_retried = job.attempt - first[job.name] < retries
+                again = "; it is tried again" if is_retried else ""
+                bar.say(f"{job.name}: attempt {job.attempt} failed{again}: {ended.failure} ({job.log})")
+            if is_retried:
                 executor.submit(job.again())
-            else:
+                continue
+            num_left -= 1
+            if ended.failure is not None:
                 failures[job.name] = ended.failure
-                num_left -= 1
-        observer.look()
+            bar.advance(note=job.name)
+        bar.advance(0)
     return failures
 
 
@@ -225,7 +199,7 @@ def planned_work(
     trainings: Sequence[TrainingWork],
     works: Sequence[Work],
     library: Library,
-    estimate: Sequence[str],
+    estimate: Sequence[str] = (),
     num_later: int = 0,
 ) -> Iterator[str]:
     """What a dry run prints: the missing commands, and comments that start with #, so that a shell can run the whole.
@@ -253,18 +227,3 @@ def planned_work(
 def missing_works(works: Sequence[Work], library: Library) -> list[Work]:
     """Those that are not done, each once."""
     return [work for work in dict.fromkeys(works) if not work.is_done(library)]
-
-
-def training_estimate(runs: Sequence[TrainingRun], library: Library, updates_per_second: float | None) -> str:
-    """Hours of training the missing `runs` one by one.
-
-    An update takes what it took in finished runs of the same encoder width below `library`, or else
-    1 / `updates_per_second`.
-    """
-    known, hours = library.seconds_per_update(), 0.0
-    for run in (run for run in runs if not library.is_trained(run)):
-        seconds = known.get(run.config.model.encoder.hidden_dim)
-        if seconds is None and updates_per_second is None:
-            return "no estimate of hours: no run of this encoder width is finished; give --updates-per-second"
-        hours += run.num_updates * (seconds or 1 / (updates_per_second or 1)) / 3600
-    return f"about {hours:.1f} hours of training, one by one, on files of the published size"

@@ -14,7 +14,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import torch
 
-from alewm.config import changed_fields, overridden, to_dict
+from alewm.config import changed_fields, to_dict
 from alewm.data.store import EpisodeStore
 from alewm.errors import InputError
 from alewm.evaluation.evaluate_run import evaluate_run
@@ -25,10 +25,6 @@ from alewm.runs.folder import RunFolder
 from alewm.training.config import RunConfig
 from alewm.training.presets import preset
 from alewm.training.train_run import train_run
-from alewm.workers import launch_ranks
-
-NUM_WINDOWS = {"two-room": 730_809, "push-t": 1_981_721, "reacher": 1_820_000, "cube": 1_820_000}
-"""Windows in the published file of each task; only estimates of time use them."""
 
 OBSERVED = frozenset(
     {"log_every", "diagnose_every", "validate_every", "validation_batches", "checkpoint_every", "keep_checkpoints"}
@@ -67,12 +63,6 @@ class TrainingRun:
         """The run's folder, readable and unambiguous."""
         return f"{self.preset}-{self.seed}-{self.key[:8]}"
 
-    @property
-    def num_updates(self) -> int:
-        """Updates in all, on a file of the published size."""
-        num_windows = sum(NUM_WINDOWS[task] for task in self.config.data_sets.values())
-        return self.config.training.total_steps(num_windows // self.config.training.batch_size)
-
     def command(self, data: Sequence[Path], out: Path) -> str:
         changes = changed_fields(self.config, preset(self.preset))
         seed = changes.pop("training.seed", self.seed)
@@ -80,10 +70,6 @@ class TrainingRun:
         files = [word for path in data for word in ("--data", str(path))]
         words = ["alewm", "train", self.preset, *files, "--out", str(out), "--seed", str(seed)]
         return shlex.join([*words, *(["--set", *settings] if settings else [])])
-
-    def with_fields(self, changes: Mapping[str, Any]) -> "TrainingRun":
-        """The run with other values in the fields `changes` names by dotted path."""
-        return TrainingRun(self.preset, overridden(self.config, changes))
 
 
 def config_key(config: Mapping[str, Any]) -> str:
@@ -171,15 +157,9 @@ class Library:
     def command(self, run: TrainingRun) -> str:
         return run.command(self.data_paths(run), self.folder(run))
 
-    def seconds_per_update(self) -> dict[int, float]:
-        """As measured by finished runs, by the width of the encoder."""
-        found: dict[int, float] = {}
-        for folder in self._known.values():
-            training = RunFolder(folder).result().get("training")
-            if training and "seconds" in training:  # imported weights were trained elsewhere
-                config: dict[str, Any] = read_json(folder / "config.json")
-                found[config["model"]["encoder"]["hidden_dim"]] = training["seconds"] / training["step"]
-        return found
+    def known_folders(self) -> tuple[Path, ...]:
+        """All folders of runs, finished or not."""
+        return tuple(self._known.values())
 
     @cached_property
     def _known(self) -> dict[str, Path]:
@@ -236,20 +216,14 @@ class TrainingWork:
     """Train `run` to its end."""
 
     run: TrainingRun
-    num_ranks: int = 1
-    """Processes that share every batch."""
     num_threads: int = 0
-    """Threads that decode frames in each of them; 0 means one per core."""
+    """Threads that decode frames; 0 means one per core."""
 
     def is_done(self, library: Library) -> bool:
         return library.is_trained(self.run)
 
     def perform(self, library: Library, device: torch.device, command: str | None = None) -> None:
         """Start or continue training; provenance.json names `command`, or else the work's own command."""
-        if self.num_ranks > 1:
-            words = shlex.split(library.command(self.run))[1:]
-            launch_ranks(self.num_ranks, [*words, "--device", str(device), "--threads", str(self.num_threads)])
-            return
         train_run(
             self.run.config,
             library.data_paths(self.run),
@@ -261,10 +235,7 @@ class TrainingWork:
         )
 
     def command(self, library: Library) -> str:
-        command = library.command(self.run)
-        if self.num_ranks == 1:
-            return command
-        return f"torchrun --standalone --nproc_per_node {self.num_ranks} -m {command}"
+        return library.command(self.run)
 
 
 @dataclass(frozen=True)

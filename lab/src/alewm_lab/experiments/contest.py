@@ -6,7 +6,7 @@ from typing import Generic, TypeVar
 
 from alewm.sweeps.grid import Runs
 from alewm.sweeps.library import EvaluationWork, TrainingRun, Work, unique
-from alewm.sweeps.outcome import select
+from alewm.sweeps.sweep import select
 from alewm.tables import Cell, mark_best
 from alewm_lab.experiments.experiment import Experiment, Outcome, Results
 from alewm_lab.experiments.request import TASK_TITLES, Request

@@ -5,11 +5,14 @@ Models of the paper's size were measured on one NVIDIA H200, tiny ones on one AM
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from alewm.data.splits import NUM_TEST, NUM_VALIDATION
 from alewm.data.windows import WindowShape
+from alewm.files import read_json
 from alewm.model.world_model import WorldModelConfig
 from alewm.planning.search import CEMConfig
+from alewm.runs.folder import RunFolder
 from alewm.sweeps.library import EvaluationWork, Library, TrainingRun
 from alewm.training.config import RunConfig
 from alewm.training.presets import preset
@@ -138,6 +141,27 @@ class Hours:
         return [total, *(f"  {line}" for line in self.basis)]
 
 
+NUM_WINDOWS = {"two-room": 730_809, "push-t": 1_981_721, "reacher": 1_820_000, "cube": 1_820_000}
+"""Windows in the published file of each task."""
+
+
+def num_updates(run: TrainingRun) -> int:
+    """Updates in all, on files of the published size."""
+    num_windows = sum(NUM_WINDOWS[task] for task in run.config.data_sets.values())
+    return run.config.training.total_steps(num_windows // run.config.training.batch_size)
+
+
+def seconds_per_update(library: Library) -> dict[int, float]:
+    """As measured by finished runs, by the width of the encoder."""
+    found: dict[int, float] = {}
+    for folder in library.known_folders():
+        training = RunFolder(folder).result().get("training")
+        if training and "seconds" in training:  # imported weights were trained elsewhere
+            config: dict[str, Any] = read_json(folder / "config.json")
+            found[config["model"]["encoder"]["hidden_dim"]] = training["seconds"] / training["step"]
+    return found
+
+
 def hours_of(
     runs: Sequence[TrainingRun], evaluations: Sequence[Cost], library: Library, updates_per_second: float | None = None
 ) -> Hours:
@@ -147,7 +171,7 @@ def hours_of(
     `updates_per_second` does (of `MEASURED_PRESET`, or of the tiny preset for tiny models), and without it the figures
     that were measured.
     """
-    found = library.seconds_per_update()
+    found = seconds_per_update(library)
     own_seconds = 1 / updates_per_second if updates_per_second else None
     training = 0.0
     basis: dict[str, None] = {}
@@ -158,7 +182,7 @@ def hours_of(
             label = f"encoder width {width}: {1000 * found[width]:.1f} ms per update, as in {library.root}"
             cost = Cost(found[width], label)
         basis[cost.basis] = None
-        training += run.num_updates * cost.seconds
+        training += num_updates(run) * cost.seconds
     basis |= dict.fromkeys(cost.basis for cost in evaluations)
     evaluation = sum((cost.seconds for cost in evaluations), 0.0)
     return Hours(training / 3600, evaluation / 3600, (*basis, NOT_COUNTED))

@@ -14,7 +14,7 @@ from alewm.errors import InputError, unknown_name
 from alewm.files import write_bytes, write_json, write_text
 from alewm.progress import Progress
 from alewm.sweeps.executors import LocalProcesses
-from alewm.sweeps.jobs import Executor, Job, JobResources, finish_all, make_job, missing_works, planned_work
+from alewm.sweeps.jobs import Executor, JobResources, finish_all, make_job, missing_works, planned_work
 from alewm.sweeps.library import EvaluationWork, Library, TrainingWork, Work
 from alewm.theme import as_png, as_svg
 from alewm.training.presets import preset
@@ -140,27 +140,10 @@ def _perform(
     logs = library.root / LOGS
     jobs = [make_job(f"{chain[0].run.name}-{i}", chain, library, executor, logs) for i, chain in enumerate(missing)]
     with Progress(title, len(asked), "units", done=len(asked) - len(missing)) as bar:
-        failures = finish_all(jobs, executor, _Bar(bar))
+        failures = finish_all(jobs, executor, bar)
     if failures:
         lines = "\n".join(f"  {name}: {failure}" for name, failure in failures.items())
         raise InputError(f"{len(failures)} of {len(jobs)} units of work failed; {logs} has what they printed:\n{lines}")
-
-
-class _Bar:
-    """Shows jobs as one bar."""
-
-    def __init__(self, bar: Progress) -> None:
-        self.bar = bar
-
-    def succeeded(self, job: Job) -> None:
-        """Advance the bar."""
-        self.bar.advance(note=job.works[0].run.name)
-
-    def failed(self, job: Job, failure: str, *, is_tried_again: bool) -> None:
-        """Reported at the end."""
-
-    def look(self) -> None:
-        self.bar.advance(0)
 
 
 def planned(experiment: Experiment, library: Library, updates_per_second: float | None = None) -> Iterator[str]:

@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 from alewm.evaluation.statistics import Spread
 from alewm.sweeps.grid import DEGREE, MULTIPLIER, WEIGHT
 from alewm.sweeps.library import EvaluationWork, TrainingRun, unique
-from alewm.sweeps.outcome import select
+from alewm.sweeps.sweep import select
 from alewm.tables import Cell, Row, Table
 from alewm.theme import Draw, Theme
 from alewm.training.config import RunConfig

@@ -2,20 +2,21 @@
 
 import hashlib
 import shlex
+import sys
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 
 from alewm.evaluation.settings import EvaluationSettings
 from alewm.files import write_json, write_text
+from alewm.progress import Progress
 from alewm.runs.folder import RunFolder
 from alewm.runs.provenance import provenance
-from alewm.sweeps.board import Board, BoardRow, Trial, make_trials, progress_of
 from alewm.sweeps.grid import Grid, Group, Runs, configuration, short_names, shown_value, varied_fields
 from alewm.sweeps.jobs import Executor, finish_all, make_job
-from alewm.sweeps.library import EvaluationWork, Library, TrainingRun, over_seeds
+from alewm.sweeps.library import EvaluationWork, Library, TrainingRun, TrainingWork, Work, over_seeds
 from alewm.tables import Row, Table
 from alewm.training.data import TrainingData
 
@@ -51,15 +52,17 @@ class SweepOutcome:
         return out / "sweep.md"
 
 
+def trial_works(run: TrainingRun, settings: EvaluationSettings | None, num_threads: int = 0) -> tuple[Work, ...]:
+    """Training, then the evaluation if there is to be one, on validation pairs and no others."""
+    assert settings is None or settings.split == "validation", "a sweep selects, so it looks at validation pairs only"
+    return (TrainingWork(run, num_threads), *([EvaluationWork(run, settings)] if settings is not None else []))
+
+
 def conclude(
-    sweep: Grid,
-    trials: Sequence[Trial],
-    library: Library,
-    settings: EvaluationSettings | None,
-    failures: Mapping[str, str],
+    sweep: Grid, library: Library, settings: EvaluationSettings | None, failures: Mapping[str, str]
 ) -> SweepOutcome:
     """Tables of trials that have ended; failed trials come last and are never selected."""
-    reader = _Reader(sweep, trials, library, settings)
+    reader = _Reader(sweep, library, settings)
     names = list(reader.names.values())
     by_trial: list[Row] = []
     by_configuration: list[Row] = []
@@ -87,13 +90,11 @@ def conclude(
 class _Reader:
     """Reads what run folders say about the trials of one sweep."""
 
-    def __init__(
-        self, sweep: Grid, trials: Sequence[Trial], library: Library, settings: EvaluationSettings | None
-    ) -> None:
+    def __init__(self, sweep: Grid, library: Library, settings: EvaluationSettings | None) -> None:
         self.library, self.settings = library, settings
         self.fields = varied_fields(sweep.runs)
         self.names = short_names(self.fields)
-        self.done = {trial.run.key for trial in trials if trial.is_done(library)}
+        self.done = {run.key for run in sweep.runs if _is_done(run, settings, library)}
 
     def is_complete(self, runs: Runs) -> bool:
         """Whether all its seeds have finished."""
@@ -192,7 +193,6 @@ def run_sweep(
     out: Path,
     *,
     retries: int,
-    num_ranks: int = 1,
 ) -> SweepOutcome:
     """Run all missing trials, each retried up to `retries` times, and return the outcome.
 
@@ -200,47 +200,29 @@ def run_sweep(
     missing, and is always closed.
     """
     library.check_data(set(sweep.tasks))
-    trials = make_trials(sweep.runs, settings, num_ranks=num_ranks)
-    missing = [trial for trial in trials if not trial.is_done(library)]
+    missing = [run for run in sweep.runs if not _is_done(run, settings, library)]
     if not missing:
-        return conclude(sweep, trials, library, settings, {})
-    num_windows = _check_data(sweep, library)
-    logs, fields = out / "logs", varied_fields(sweep.runs)
-    with closing(make_executor()) as executor:
-        num_threads = max(1, executor.num_threads // num_ranks)
-        trials = make_trials(sweep.runs, settings, num_ranks=num_ranks, num_threads=num_threads)
-        left = {trial.run.key for trial in missing}
-        jobs = {t.run.name: make_job(t.run.name, t.works, library, executor, logs) for t in trials if t.run.key in left}
-        rows = {}
-        for trial in trials:
-            run, folder = trial.run, library.folder(trial.run)
-            label = " ".join(filter(None, (run.preset, configuration(run, fields), f"seed={run.seed}")))
-            row = BoardRow(label, folder, run.config.training.total_steps(num_windows[run.task] // _batch(run)))
-            if run.name in jobs:
-                row.attempt = jobs[run.name].attempt
-            else:
-                row.state, row.progress = "finished", progress_of(folder)
-            rows[run.name] = row
-        with Board(rows, logs) as board:
-            failures = finish_all(list(jobs.values()), executor, board, retries=retries)
-    return conclude(sweep, trials, library, settings, failures)
+        return conclude(sweep, library, settings, {})
+    for task in sweep.tasks:  # a file that does not fit is refused before any trial begins
+        TrainingData.open(library.data_path(task), next(run.config for run in sweep.runs if run.task == task))
+    logs = out / "logs"
+    # Only results go to stdout; what libraries print goes to stderr.
+    with redirect_stdout(sys.stderr), closing(make_executor()) as executor:
+        jobs = [
+            make_job(run.name, trial_works(run, settings, executor.num_threads), library, executor, logs)
+            for run in missing
+        ]
+        title, num_done = f"trials (logs in {logs})", len(sweep.runs) - len(missing)
+        with Progress(title, len(sweep.runs), "trials", done=num_done) as bar:
+            failures = finish_all(jobs, executor, bar, retries=retries)
+    return conclude(sweep, library, settings, failures)
+
+
+def _is_done(run: TrainingRun, settings: EvaluationSettings | None, library: Library) -> bool:
+    return all(work.is_done(library) for work in trial_works(run, settings))
 
 
 def folder_name(sweep: Grid) -> str:
     """A name for the sweep's own files that another grid does not have."""
     keys = "".join(sorted(run.key for run in sweep.runs))
     return f"{sweep.name[:60]}-{hashlib.sha256(keys.encode()).hexdigest()[:8]}"
-
-
-def _check_data(sweep: Grid, library: Library) -> dict[str, int]:
-    """Training windows by task; a file that fits no trial is refused before any begins."""
-    first = {run.task: run for run in reversed(sweep.runs)}
-    counts = {}
-    for task, run in first.items():
-        data = TrainingData.open(library.data_path(task), run.config)
-        counts[task] = data.num_windows("train")
-    return counts
-
-
-def _batch(run: TrainingRun) -> int:
-    return run.config.training.batch_size
