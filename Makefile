@@ -65,10 +65,6 @@ docs: setup          ## The documentation site, into site/
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[docs]'
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-pages: setup         ## The committed pages of the environments, from their docstrings, and of the results, from results/
-	$(BIN)/python -m alewm_lab.publishing.environment_pages
-	$(BIN)/alewm-lab results --out docs/results.md
-
 film: setup          ## The moving picture of the README, which takes minutes
 	$(BIN)/python -m alewm_lab.publishing.tasks_film
 

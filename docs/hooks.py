@@ -1,6 +1,7 @@
-"""What `make docs` generates: the references of the command line and of Python, and the notebook as a page.
+"""What `make docs` generates: references of command line and Python, the notebook, pages of results and environments.
 
-Links that leave docs/ become text.
+A page in docs/ links to what a generated page is made from, so that the link also works where docs/ is read as files.
+On the site it leads to the generated page. Other links that leave docs/ become text.
 """
 
 import json
@@ -13,9 +14,19 @@ from pathlib import Path
 
 import alewm
 from alewm.cli.main import VERBS
+from alewm.envs.registry import OUR_TASKS, get_task
+from alewm.theme import as_svg
+from alewm_lab.publishing.environment_pages import page as environment_page
+from alewm_lab.publishing.results_page import FIGURES, results_page
 
 _LINK = re.compile(r"(?<!!)\[([^\]]*)\]\((\.\./[^)\s]*)(?: \"[^\"]*\")?\)")
 NOTEBOOK = "notebooks/quickstart.ipynb"
+MADE_FROM = {
+    NOTEBOOK: "notebook.md",
+    "results/README.md": "results.md",
+    **{f"src/alewm/envs/{name.replace('-', '_')}/env.py": f"environments/{name}.md" for name in OUR_TASKS},
+}
+"""The generated page of a file of the repository."""
 _ROOM = {"planning": "Planning", "training": "Training", "data": "Data", "model": "Model", "evaluation": "Evaluation"}
 
 
@@ -23,13 +34,20 @@ def on_files(files, config):
     """Adds the generated pages."""
     from mkdocs.structure.files import File
 
-    pages = {
+    docs = Path(config.docs_dir)
+    results, figures = results_page(docs.parent / "results", docs / "results.md")
+    made: dict[str, str | bytes] = {
         "reference/command-line.md": command_line(),
         "reference/python.md": python(),
-        "notebook.md": notebook(Path(config.docs_dir).parent / NOTEBOOK),
+        "notebook.md": notebook(docs.parent / NOTEBOOK),
+        "results.md": results,
+        **{(FIGURES / f"{figure.name}.svg").as_posix(): as_svg(figure.draw) for figure in figures},
+        **{f"environments/{name}.md": environment_page(get_task(name)) for name in OUR_TASKS},
     }
-    for path, text in pages.items():
-        files.append(File.generated(config, path, content=text))
+    for path, content in made.items():
+        if (earlier := files.get_file_from_path(path)) is not None:
+            files.remove(earlier)
+        files.append(File.generated(config, path, content=content))
     return files
 
 
@@ -45,15 +63,17 @@ def notebook(path: Path) -> str:
 
 
 def on_page_markdown(markdown, page, config, files):
-    """Links to code, records and other files outside docs/ become their text: the site does not hold those files."""
+    """Links to what a generated page is made from lead there; to other files outside docs/, they become text."""
 
     def text_of(found: re.Match[str]) -> str:
-        target = posixpath.normpath(posixpath.join(posixpath.dirname(page.file.src_uri), found[2].partition("#")[0]))
+        folder = posixpath.dirname(page.file.src_uri)
+        path, sharp, heading = found[2].partition("#")
+        target = posixpath.normpath(posixpath.join(folder, path))
         if not target.startswith(".."):
             return found[0]
         name = target.removeprefix("../")
-        if name == NOTEBOOK:
-            return f"[{found[1]}]({posixpath.relpath('notebook.md', posixpath.dirname(page.file.src_uri) or '.')})"
+        if name in MADE_FROM:
+            return f"[{found[1]}]({posixpath.relpath(MADE_FROM[name], folder or '.')}{sharp}{heading})"
         return f"{found[1]} (`{name}`)" if name.endswith((".py", ".c")) and name not in found[1] else found[1]
 
     return _LINK.sub(text_of, markdown)

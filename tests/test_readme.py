@@ -12,6 +12,11 @@ from statistics import fmean, stdev
 
 import pytest
 
+from alewm.envs.registry import OUR_TASKS
+from alewm_lab.publishing.comparison_table import rival_of
+from alewm_lab.publishing.published import read_published
+from alewm_lab.publishing.result_tables import paper_rate, read_paper
+
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = ["README.md"]
 
@@ -87,28 +92,50 @@ def test_an_example_runs(example):
     assert done.returncode == 0, done.stderr
 
 
-def test_results_are_those_of_the_page_of_results():
-    page = (ROOT / "docs/results.md").read_text()
-    section = (ROOT / "README.md").read_text().split("## Results")[1].split("##")[0]
-    successes = re.findall(r"\d+\.\d \(\d+\.\d to \d+\.\d\)", section)
-    assert successes
-    assert [success for success in successes if success not in page] == []
+RESULTS_ROWS = re.findall(
+    r"^\| ([\w-]+) \((\de-\d)\)[^|]*\| ([^|]+) \| ([^|]+) \|",
+    (ROOT / "README.md").read_text().split("## Results")[1].split("\n## ")[0],
+    re.M,
+)
 
 
-def test_means_over_seeds_are_those_of_the_seeds_on_the_page_of_results():
-    page = (ROOT / "docs/results.md").read_text()
-    section = (ROOT / "README.md").read_text().split("## Results")[1].split("##")[0]
-    means = re.findall(r"(\d+\.\d) ± (\d+\.\d) \(([\d., ]+)\)", section)
-    assert means
-    for mean, error, seeds in means:
-        rates = [float(rate) for rate in seeds.split(",")]
-        assert abs(fmean(rates) - float(mean)) <= 0.05
-        assert abs(stdev(rates) / len(rates) ** 0.5 - float(error)) <= 0.05
-        assert [rate for rate in seeds.split(", ") if not re.search(rf"seed \d+\]\([^)]*\) {rate} \(", page)] == []
+@pytest.mark.parametrize(("task", "rate", "alewm", "lewm"), RESULTS_ROWS, ids=[row[0] for row in RESULTS_ROWS])
+def test_results_are_those_of_the_records(task, rate, alewm, lewm):
+    """Means, standard errors, single seeds in their order, intervals of one seed and the chosen capacity."""
+    (scale,) = [
+        scale
+        for scale in read_published(ROOT / "results")
+        if (scale.example.config["task"], scale.example.steps) == (task.lower(), 4500)
+        and (scale.example.learning_rate, scale.example.config["model"]["encoder"]["hidden_dim"]) == (float(rate), 192)
+    ]
+    (ours,) = [
+        each
+        for each in scale.configurations
+        if each.config["objective"]["method"] == "alewm" and paper_rate(each, read_paper(ROOT / "results")) is not None
+    ]
+    for configuration, cell in ((ours, alewm), (rival_of(scale), lewm)):
+        results = configuration.evaluated()
+        if len(results) == 1:
+            low, high = (100 * bound for bound in results[0]["interval"])
+            expected = f"{100 * results[0]['success_rate']:.1f} ({low:.1f} to {high:.1f})"
+        else:
+            rates = [100 * result["success_rate"] for result in results]
+            error = stdev(rates) / len(rates) ** 0.5
+            expected = f"{fmean(rates):.1f} ± {error:.1f} ({', '.join(f'{each:.1f}' for each in rates)})"
+        assert cell.startswith(expected)
+        if configuration is ours:
+            assert cell.endswith(f"[{fmean(result['mean_capacity'] for result in results):.0f}]")
+
+
+def test_the_table_of_results_has_the_four_tasks():
+    assert {row[0].lower() for row in RESULTS_ROWS} == set(OUR_TASKS)
 
 
 def test_pictures_and_links_of_the_documents_exist():
-    for document in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
+    written = [
+        path for path in (ROOT / "docs").rglob("*.md") if path != ROOT / "docs/results.md"
+    ]  # which make docs makes
+    for document in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "results/README.md", *sorted(written)]:
         for target in re.findall(r"\]\(([^)#\s]+)", document.read_text()):
             if not target.startswith("http"):
                 assert (document.parent / target).exists(), f"{document.name} links to {target}"

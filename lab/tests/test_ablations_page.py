@@ -10,14 +10,16 @@ import pytest
 from alewm.evaluation.statistics import Spread
 from alewm_lab.experiments.training_path import PATH_HEAD
 from alewm_lab.publishing.published import PublishedRun, read_results
+from alewm_lab.publishing.result_tables import read_paper
+from alewm_lab.publishing.results_page import scale_section, scale_title
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/ablations.md").read_text()
 PUBLISHED = read_results(ROOT / "results")
 RUNS = {(run.run.folder.parent.name, run.run.name): run for scale in PUBLISHED.scales for run in scale.runs}
-RESULTS_SECTION = (
-    (ROOT / "docs/results.md").read_text().split("\n## TwoRoom, ViT-Tiny, 4,500 updates at 5e-5\n")[1].split("\n## ")[0]
-)
+PAPER_SIZE = "TwoRoom, ViT-Tiny, 4,500 updates at 5e-5"
+(SCALE,) = [scale for scale in PUBLISHED.scales if scale_title(scale) == PAPER_SIZE]
+RESULTS_SECTION = "\n".join(scale_section(SCALE, read_paper(ROOT / "results"), ROOT / "docs/results.md", []))
 
 
 @dataclass(frozen=True)

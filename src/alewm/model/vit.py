@@ -93,7 +93,7 @@ def attend(
     """Attention without a mask.
 
     For 257 positions of width 64 in bfloat16, cuDNN's kernel takes about half the time of the one PyTorch chooses
-    (`docs/performance.md`), so it is called directly where it applies. Its backward pass is not deterministic,
+    (`docs/dev/performance.md`), so it is called directly where it applies. Its backward pass is not deterministic,
     which `torch.use_deterministic_algorithms` forbids.
     """
     if _suits_cudnn(query):

@@ -27,7 +27,7 @@ _COMPARED = (FINE, "", f"{FINE}_{_TINY}", f"100-episodes_{_TINY}")
 _DISTILLED = "dynamics-distilled"
 
 LONG_STEPS = 12_000
-"""Updates from which on methods are worth ordering; shorter schedules order nothing (docs/logbook.md)."""
+"""Updates from which on methods are worth ordering; shorter schedules order nothing (docs/dev/logbook.md)."""
 
 _HOW = (
     "The 95 % interval is a bootstrap over the seeds of each method and over {clusters}. p is of a sign-flip test over "

@@ -1,8 +1,7 @@
 """A page per environment, made from its docstring, with a picture that the environment draws itself.
 
-`python -m alewm_lab.publishing.environment_pages` writes `docs/environments/TASK.md` and
-`docs/images/envs/TASK.png` for every registered task (or for those named). A test keeps the committed pages equal to
-what this makes.
+`make docs` makes the pages. `python -m alewm_lab.publishing.environment_pages` writes the committed pictures,
+`docs/images/envs/TASK.png`, for every registered task (or for those named).
 """
 
 import inspect
@@ -41,9 +40,6 @@ def page(task: Task) -> str:
     needs = f", extra `{task.extra}`" if task.extra else ""
     return "\n".join(
         (
-            "<!-- Made by `python -m alewm_lab.publishing.environment_pages` "
-            f"from the docstring of {home}. Edit that. -->",
-            "",
             f"# {task.env_id}",
             "",
             f"Task `{task.name}` of the command line{needs}; `{home}`.",
@@ -83,18 +79,15 @@ def picture(task: Task) -> np.ndarray:
     return np.concatenate([part for column in columns for part in (between, column)][1:], axis=1)
 
 
-def write_pages(docs: Path, names: tuple[str, ...]) -> list[Path]:
-    """The pages of the tasks called `names`, written below `docs` with their pictures."""
+def write_pictures(folder: Path, names: tuple[str, ...]) -> list[Path]:
+    """The pictures of the tasks called `names`, written into `folder`; their paths."""
     from PIL import Image
 
+    folder.mkdir(parents=True, exist_ok=True)
     written = []
     for name in names:
-        task = get_task(name)
-        path, image = docs / "environments" / f"{name}.md", docs / "images" / "envs" / f"{name}.png"
-        for folder in (path.parent, image.parent):
-            folder.mkdir(parents=True, exist_ok=True)
-        Image.fromarray(picture(task)).save(image, optimize=True)
-        path.write_text(page(task), encoding="utf-8")
+        path = folder / f"{name}.png"
+        Image.fromarray(picture(get_task(name))).save(path, optimize=True)
         written.append(path)
     return written
 
@@ -105,5 +98,5 @@ def _published(task: Task) -> list[str]:
 
 
 if __name__ == "__main__":
-    for made in write_pages(Path("docs"), tuple(sys.argv[1:]) or OUR_TASKS):
+    for made in write_pictures(Path("docs/images/envs"), tuple(sys.argv[1:]) or OUR_TASKS):
         print(made)

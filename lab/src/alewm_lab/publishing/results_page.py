@@ -1,4 +1,4 @@
-"""`docs/results.md` and its figures, made from `results/` alone: every number in it is in a file there."""
+"""The page of results and its figures, made from `results/` alone: every number in it is in a file there."""
 
 import os
 import re
@@ -71,7 +71,7 @@ def results_page(results: Path, out: Path) -> tuple[str, list[ResultFigure]]:
     if paper is not None and (differences := difference_figure(published.scales, paper)) is not None:
         figures.append(differences)
         sections += ["## ALeWM and LeWM\n", _picture(differences)]
-    sections += [part for scale in published.scales for part in _section(scale, paper, out, figures)]
+    sections += [part for scale in published.scales for part in scale_section(scale, paper, out, figures)]
     sections += _oscillators(published.studies, out)
     top = _top(results, out, _LEGEND if paper is None else _LEGEND + _PAPERS)
     return "\n".join([top, _contents(sections), *sections]), figures
@@ -99,8 +99,11 @@ def _contents(sections: Sequence[str]) -> str:
     return "".join(lines)
 
 
-def _section(scale: RunGroup, paper: dict[str, Any] | None, out: Path, figures: list[ResultFigure]) -> Iterator[str]:
-    yield f"## {_title(scale)}\n"
+def scale_section(
+    scale: RunGroup, paper: dict[str, Any] | None, out: Path, figures: list[ResultFigure]
+) -> Iterator[str]:
+    """The parts of the page about one scale; its figures join `figures`."""
+    yield f"## {scale_title(scale)}\n"
     if any(each.evaluated() for each in scale.configurations):
         yield tables.main_table(scale, paper, _caption(scale)).markdown()
     else:
@@ -129,7 +132,8 @@ def _section(scale: RunGroup, paper: dict[str, Any] | None, out: Path, figures: 
     yield _commands(scale, out)
 
 
-def _title(scale: RunGroup) -> str:
+def scale_title(scale: RunGroup) -> str:
+    """Task, backbone and schedule."""
     run = scale.example
     schedule = f"{run.steps:,} updates at {scientific(run.learning_rate)}"
     return f"{TASK_TITLES[run.config['task']]}, {backbone(run.config)}, {schedule}"

@@ -6,7 +6,7 @@ are relative to wherever the pusher has come to, so nothing steers it back: in t
 pixels out of the arena, which noise on absolute targets cannot do.
 
 `noise_levels` is our choice of the strengths. Its one parameter was set so that the standard deviation of all actions
-is that of the published file (docs/environments/push-t.md compares the rest). `training_demonstrations` says which 185.
+is that of the published file (the page of Push-T compares the rest). `training_demonstrations` says which 185.
 """
 
 import math
