@@ -24,7 +24,10 @@ NOTEBOOK = "notebooks/quickstart.ipynb"
 MADE_FROM = {
     NOTEBOOK: "notebook.md",
     "results/README.md": "results.md",
-    **{f"src/alewm/envs/{name.replace('-', '_')}/env.py": f"environments/{name}.md" for name in OUR_TASKS},
+    **{
+        f"src/{(get_task(name).env_home or '').partition(':')[0].replace('.', '/')}.py": f"environments/{name}.md"
+        for name in OUR_TASKS
+    },
 }
 """The generated page of a file of the repository."""
 _ROOM = {"planning": "Planning", "training": "Training", "data": "Data", "model": "Model", "evaluation": "Evaluation"}
