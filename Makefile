@@ -45,8 +45,10 @@ $(READY): pyproject.toml lab/pyproject.toml constraints.txt
 	@# Of dm_control and ogbench what the extra cannot bring on Python 3.13 (docs/install.md).
 	$(BIN)/python -c 'import dm_control, ogbench' 2> /dev/null || \
 		$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --no-deps dm_control ogbench
-	@# Names a missing system library for drawing; installs it only where that was asked for.
-	$(BIN)/python -m alewm.envs.rendering $(if $(filter yes,$(SYSTEM_PACKAGES))$(CI),--install)
+	@# Names a missing system library for drawing; installs it only where that was asked for, and no password is needed.
+	$(BIN)/python -m alewm.envs.opengl
+	$(if $(filter yes,$(SYSTEM_PACKAGES))$(CI),$(BIN)/python -m alewm.envs.opengl | grep -q 'draws off screen' || \
+		$$(test "$$(id -u)" = 0 || echo sudo -n) sh -c 'apt-get update -qq; apt-get install -y -qq libosmesa6' || true)
 	touch $(READY)
 
 lint: setup          ## What a change must pass before it is tested

@@ -33,9 +33,9 @@ settings.load_profile("alewm")
 
 def pytest_collection_modifyitems(items):
     """Without a back end for MuJoCo, tests of the tasks that need one are left out by name, with the line to run."""
-    from alewm.envs import rendering
+    from alewm.envs import opengl
 
     needy = [item for item in items if any(word in item.nodeid for word in ("cube", "reacher", "test_rendering"))]
-    if needy and rendering.choose_back_end() not in rendering.BACK_ENDS:
+    if needy and opengl.choose_back_end() not in opengl.BACK_ENDS:
         for item in needy:
-            item.add_marker(pytest.mark.skip(reason=f"MuJoCo cannot draw here; run: {rendering.HOW_TO_INSTALL}"))
+            item.add_marker(pytest.mark.skip(reason=f"MuJoCo cannot draw here; run: {opengl.HOW_TO_INSTALL}"))

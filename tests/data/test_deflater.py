@@ -24,7 +24,7 @@ from alewm.data.collect import collect
 from alewm.data.inspection import describe_episodes
 from alewm.data.store import EpisodeStore
 from alewm.data.writer import StoreWriter
-from alewm.envs.two_room.render import TwoRoomRenderer
+from alewm.envs.two_room import TwoRoomRenderer
 from alewm.errors import InputError
 from alewm.kernels import deflate
 from toy_episodes import FRAME, random_episodes, tape

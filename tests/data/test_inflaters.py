@@ -21,7 +21,7 @@ import alewm
 from alewm.data.codec import BatchDecoder, Compression, DamagedError, NativeInflate, all_inflaters, fastest_inflater
 from alewm.data.frames import open_frames
 from alewm.data.store import EpisodeStore
-from alewm.envs.two_room.render import TwoRoomRenderer
+from alewm.envs.two_room import TwoRoomRenderer
 from alewm.kernels.compiled import NativeUnavailableError
 from toy_episodes import write_tape
 

@@ -6,13 +6,13 @@ import pytest
 from alewm.data.collect import collect_command, recipe_of
 from alewm.data.normalize import ActionStatistics
 from alewm.data.store import EpisodeStore
+from alewm.envs import cube
 from alewm.envs.batched import BatchedPainter, CannotDrawError, poses_of, triangle_scene
 from alewm.envs.collection import collect_task
-from alewm.envs.cube import behaviour as cube_behaviour
-from alewm.envs.cube.physics import CubeSimulator
+from alewm.envs.cube import CubeSimulator
 from alewm.envs.drawing import Drawing
 from alewm.envs.offscreen import OffscreenCamera, mujoco
-from alewm.envs.reacher.physics import WRIST_LIMIT, ReacherSimulator
+from alewm.envs.reacher import WRIST_LIMIT, ReacherSimulator
 from alewm.envs.registry import get_task
 from alewm.errors import InputError
 from alewm.evaluation.held_out import drawing_of
@@ -40,7 +40,7 @@ def reacher_worlds(generator, count):
 def cube_worlds(generator, count):
     for _ in range(count):
         world = CubeSimulator()
-        row = cube_behaviour.sample_start(generator)
+        row = cube.sample_start(generator)
         row["qpos"][:6] += generator.normal(0, 0.15, 6)
         world.load(row)
         for _ in range(3):

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from alewm.envs.cube import behaviour, physics
-from alewm.envs.cube.env import CubeVectorEnv
+from alewm.envs import cube
+from alewm.envs.cube import CubeVectorEnv
 from alewm.envs.offscreen import mujoco
 from alewm.envs.recording import episode_stream
 from alewm.errors import InputError
@@ -33,12 +33,12 @@ def load(env: Any, row: dict[str, np.ndarray]) -> None:
 
 
 def start(number: int = 0) -> dict[str, np.ndarray]:
-    return behaviour.sample_start(episode_stream(1, number))
+    return cube.sample_start(episode_stream(1, number))
 
 
 def moved(row: dict[str, np.ndarray], position: tuple[float, float, float]) -> dict[str, np.ndarray]:
     qpos = row["qpos"].copy()
-    qpos[physics.CUBE_POSITION] = position
+    qpos[cube.CUBE_POSITION] = position
     return {**row, "qpos": qpos}
 
 
@@ -47,17 +47,17 @@ def batch(*rows: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 
 def test_the_arm_moves_as_ogbenchs_does(reference):
-    world, row = physics.CubeSimulator(), start()
+    world, row = cube.CubeSimulator(), start()
     load(reference, row)
     world.load(row)
-    other = physics.CubeSimulator()  # shares the scene, and must not be felt
+    other = cube.CubeSimulator()  # shares the scene, and must not be felt
     for action in np.random.default_rng(0).uniform(-1.5, 1.5, (30, 5)):
         _, _, _, _, info = reference.step(action)
         world.advance(action, None)
         other.advance(-action, None)
         np.testing.assert_array_equal(world.state()["qpos"], reference.data.qpos)
         np.testing.assert_array_equal(world.state()["qvel"], reference.data.qvel)
-    target = info["privileged/target_block_pos"], physics.turned(info["privileged/target_block_yaw"][0])
+    target = info["privileged/target_block_pos"], cube.turned(info["privileged/target_block_yaw"][0])
     found = world.recorded(*target)
     np.testing.assert_allclose(found.pop("observation"), reference.compute_observation(), rtol=0, atol=1e-12)
     for name, values in info.items():
@@ -67,7 +67,7 @@ def test_the_arm_moves_as_ogbenchs_does(reference):
 
 
 def test_the_picture_is_ogbenchs_with_a_purple_gripper(reference):
-    world, row = physics.CubeSimulator(), start(1)
+    world, row = cube.CubeSimulator(), start(1)
     world.load(row)
     load(reference, row)
     black = reference.render(camera="front_pixels")
@@ -79,7 +79,7 @@ def test_the_picture_is_ogbenchs_with_a_purple_gripper(reference):
 
 
 def test_what_follows_a_row_does_not_depend_on_what_came_before():
-    fresh, used = physics.CubeSimulator(), physics.CubeSimulator()
+    fresh, used = cube.CubeSimulator(), cube.CubeSimulator()
     for _ in range(5):
         used.advance(np.array([1.0, -1.0, -1.0, 0.5, 1.0]), None)
     for world in (fresh, used):
@@ -100,19 +100,19 @@ def test_the_goal_is_reached_up_to_and_including_four_centimetres():
 
 def test_a_start_has_the_gripper_above_the_workspace_pointing_down():
     for number in range(5):
-        world, row = physics.CubeSimulator(), start(number)
+        world, row = cube.CubeSimulator(), start(number)
         world.load(row)
         found = world.columns(row)
-        np.testing.assert_allclose(found["proprio_effector_pos"], physics.START_EFFECTOR, atol=2e-4)
+        np.testing.assert_allclose(found["proprio_effector_pos"], cube.START_EFFECTOR, atol=2e-4)
         assert found["proprio_gripper_opening"] == 0
-        assert (np.array(physics.CUBE_AREA[0]) <= row["qpos"][14:16]).all()
-        assert (row["qpos"][14:16] <= np.array(physics.CUBE_AREA[1])).all()
+        assert (np.array(cube.CUBE_AREA[0]) <= row["qpos"][14:16]).all()
+        assert (row["qpos"][14:16] <= np.array(cube.CUBE_AREA[1])).all()
         assert row["qpos"][16] == 0.02
 
 
 def test_a_cube_without_orientation_is_refused():
     rows = batch(start())
-    rows["qpos"][0, physics.CUBE_QUATERNION] = 0
+    rows["qpos"][0, cube.CUBE_QUATERNION] = 0
     with pytest.raises(InputError, match=r"of the state must hold a quaternion of the cube .* episode 0 is zero"):
         CubeVectorEnv(1).set_state(rows)
 
@@ -120,10 +120,10 @@ def test_a_cube_without_orientation_is_refused():
 def test_an_episode_depends_on_its_seed_and_number_alone_and_disturbs_nobody():
     np.random.seed(5)  # noqa: NPY002
     expected = np.random.get_state()[1].copy()  # noqa: NPY002
-    first, second = behaviour.collect_one_goal(3, [4, 1], draw_every=0, max_steps=30)
+    first, second = cube.collect_one_goal(3, [4, 1], draw_every=0, max_steps=30)
     np.testing.assert_array_equal(np.random.get_state()[1], expected)  # noqa: NPY002
     np.random.seed(6)  # noqa: NPY002
-    (again,) = behaviour.collect_one_goal(3, [1], draw_every=0, max_steps=40)
+    (again,) = cube.collect_one_goal(3, [1], draw_every=0, max_steps=40)
     for name in ("qpos", "qvel", "action", "observation"):
         rows = slice(0, 30 if name == "action" else 31)
         np.testing.assert_array_equal(second[name][rows], again[name][rows], err_msg=name)
@@ -132,7 +132,7 @@ def test_an_episode_depends_on_its_seed_and_number_alone_and_disturbs_nobody():
 
 def test_both_behaviours_bring_the_cube_to_the_target_and_one_goes_on_to_others():
     (same,), (other,) = (
-        list(collect(0, [0], draw_every=0)) for collect in (behaviour.collect_one_goal, behaviour.collect_new_goals)
+        list(collect(0, [0], draw_every=0)) for collect in (cube.collect_one_goal, cube.collect_new_goals)
     )
     targets = np.unique(same["privileged_target_block_pos"], axis=0)
     assert len(targets) == 1
@@ -148,7 +148,7 @@ def test_both_behaviours_bring_the_cube_to_the_target_and_one_goes_on_to_others(
 
 def test_episodes_are_like_the_published_ones():
     statistics, actions = CubeStatistics(), []
-    for episode in behaviour.collect_one_goal(0, range(6), draw_every=0):
+    for episode in cube.collect_one_goal(0, range(6), draw_every=0):
         assert len(episode["action"]) == 201
         statistics.update(episode)
         actions.append(episode["action"][:-1])

@@ -48,7 +48,7 @@ def test_every_behaviour_can_be_loaded(name):
 
 
 def test_a_task_that_neither_records_nor_speaks_gymnasium_says_so():
-    task = Task("mine", vector_env_home="alewm.envs.two_room.env:TwoRoomVectorEnv", action_dim=2, image_size=224)
+    task = Task("mine", vector_env_home="alewm.envs.two_room:TwoRoomVectorEnv", action_dim=2, image_size=224)
     assert task.make_vector_env(2).num_envs == 2
     with pytest.raises(InputError, match="'mine' comes without anything that records data"):
         task.episode_source()

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from alewm.envs.reacher import behaviour, physics
-from alewm.envs.reacher.env import ReacherVectorEnv
+from alewm.envs import reacher
+from alewm.envs.reacher import ReacherVectorEnv
 from alewm.envs.recording import episode_stream
 from alewm_lab.benchmarks.published_data import ReacherStatistics
 
@@ -39,18 +39,18 @@ def batch(*rows: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 def test_a_metre_takes_as_many_pixels_as_the_picture_says():
     """The stretched arm, pointing right, ends where the finger's outer edge is; its radius is a centimetre."""
-    envs = ReacherVectorEnv(2, device="cpu", image_size=physics.IMAGE_SIZE)
+    envs = ReacherVectorEnv(2, device="cpu", image_size=reacher.IMAGE_SIZE)
     rows = batch(row(0.0, 0.0), row(np.pi, 0.0))
     envs.reset_to(rows, rows)
     right, left = envs.render().int()
-    changed = (right - left).abs().sum(-1)[:, physics.IMAGE_SIZE // 2 :].amax(0) > 60
+    changed = (right - left).abs().sum(-1)[:, reacher.IMAGE_SIZE // 2 :].amax(0) > 60
     reach = changed.nonzero().max().item() + 1
-    assert reach == pytest.approx((2 * physics.LINK_LENGTH + 0.01) * physics.pixels_per_metre(), abs=2)
+    assert reach == pytest.approx((2 * reacher.LINK_LENGTH + 0.01) * reacher.pixels_per_metre(), abs=2)
 
 
 def test_the_arm_moves_as_dm_controls_does(reference):
     """Bit for bit until the wrist meets its limit, where the solver's start differs."""
-    arm, stream = physics.ReacherSimulator(), episode_stream(4, 0)
+    arm, stream = reacher.ReacherSimulator(), episode_stream(4, 0)
     start = row(0.0, 2.0, 0.0, 3.0)
     load(reference, start)
     arm.load(start)
@@ -58,9 +58,9 @@ def test_the_arm_moves_as_dm_controls_does(reference):
     for action in stream.uniform(-1, 1, (400, 2)).astype(np.float32):
         arm.advance(action, None)
         reference.set_control(action)
-        for _ in range(physics.ACTION_REPEAT):
+        for _ in range(reacher.ACTION_REPEAT):
             reference.step()
-        met_limit |= bool(abs(arm.state()["qpos"][1]) > physics.WRIST_LIMIT)
+        met_limit |= bool(abs(arm.state()["qpos"][1]) > reacher.WRIST_LIMIT)
         if met_limit:
             np.testing.assert_allclose(arm.state()["qpos"], reference.data.qpos, rtol=0, atol=1e-9)
         else:
@@ -81,7 +81,7 @@ def test_the_picture_is_dm_controls_without_the_target(tmp_path):
     )
     subprocess.run([sys.executable, "-c", code, str(tmp_path / "pictures.npy")], check=True)
     with_target, without = np.load(tmp_path / "pictures.npy")
-    arm = physics.ReacherSimulator()
+    arm = reacher.ReacherSimulator()
     arm.load(row(0.7, -1.9))
     np.testing.assert_array_equal(arm.draw(), without)
     assert (with_target != without).any()
@@ -89,9 +89,9 @@ def test_the_picture_is_dm_controls_without_the_target(tmp_path):
 
 def test_the_arm_lies_where_the_camera_should_see_it():
     """365.4 pixels per metre at the arm's height, x to the right and y up from the middle."""
-    arm, at = physics.ReacherSimulator(), row(0.5, 0.8)
+    arm, at = reacher.ReacherSimulator(), row(0.5, 0.8)
     arm.load(at)
-    x, y = 112 + 365.4 * physics.finger_position(at["qpos"]) * (1, -1)
+    x, y = 112 + 365.4 * reacher.finger_position(at["qpos"]) * (1, -1)
     red, _, blue = arm.draw()[round(y) - 1 : round(y) + 1, round(x) - 1 : round(x) + 1].mean((0, 1))
     assert red > 200 > 120 > blue, "the finger is orange"
     arm.load(row(2.5, 0.8))
@@ -117,7 +117,7 @@ def test_both_joints_must_be_within_the_tolerance_whatever_their_speed(error, is
 
 
 def test_the_second_half_of_a_step_is_left_out_once_the_goal_is_reached():
-    arm, halfway, whole = (physics.ReacherSimulator() for _ in range(3))
+    arm, halfway, whole = (reacher.ReacherSimulator() for _ in range(3))
     start, action = row(0, 0, 6.0, 0.0), np.array([1.0, -1.0])
     for each in (arm, halfway, whole):
         each.load(start)
@@ -129,11 +129,11 @@ def test_the_second_half_of_a_step_is_left_out_once_the_goal_is_reached():
 
 
 def test_an_arm_restored_at_the_wrists_limit_continues_bit_for_bit():
-    arm, restored = physics.ReacherSimulator(), physics.ReacherSimulator()
+    arm, restored = reacher.ReacherSimulator(), reacher.ReacherSimulator()
     arm.load(row(0, 2.7, 0, 5.0))
     for step in range(20):
         if step == 8:
-            assert arm.state()["qpos"][1] > physics.WRIST_LIMIT, "the limit must be at work when the state is read"
+            assert arm.state()["qpos"][1] > reacher.WRIST_LIMIT, "the limit must be at work when the state is read"
             restored.load(arm.state())
         arm.advance(np.array([0.2, 1.0]), None)
         if step >= 8:
@@ -143,19 +143,19 @@ def test_an_arm_restored_at_the_wrists_limit_continues_bit_for_bit():
 
 
 def test_recorded_columns_describe_the_state():
-    arm = physics.ReacherSimulator()
+    arm = reacher.ReacherSimulator()
     arm.load(row(0.4, -1.1, 2.0, 3.0))
     found = arm.columns(row(1.0, 0.5))
-    np.testing.assert_allclose(found["finger_pos"], physics.finger_position(np.array([0.4, -1.1])), atol=1e-12)
-    np.testing.assert_array_equal(found["target_pos"], physics.finger_position(np.array([1.0, 0.5])))
+    np.testing.assert_allclose(found["finger_pos"], reacher.finger_position(np.array([0.4, -1.1])), atol=1e-12)
+    np.testing.assert_array_equal(found["target_pos"], reacher.finger_position(np.array([1.0, 0.5])))
     expected = [0.4, -1.1, *(found["target_pos"] - found["finger_pos"]), 2.0, 3.0]
     np.testing.assert_array_equal(found["observation"], np.array(expected, np.float32))
 
 
 def test_an_episode_depends_on_its_seed_and_number_alone():
-    one, two = behaviour.collect_episodes(3, [5, 2], draw_every=0)
-    (again,) = behaviour.collect_episodes(3, [2], draw_every=0)
-    (short,) = behaviour.collect_episodes(3, [2], max_steps=7, draw_every=0)
+    one, two = reacher.collect_episodes(3, [5, 2], draw_every=0)
+    (again,) = reacher.collect_episodes(3, [2], draw_every=0)
+    (short,) = reacher.collect_episodes(3, [2], max_steps=7, draw_every=0)
     for name, values in again.items():
         np.testing.assert_array_equal(two[name], values)
     np.testing.assert_array_equal(short["qpos"], again["qpos"][:8])
@@ -165,7 +165,7 @@ def test_an_episode_depends_on_its_seed_and_number_alone():
 def test_episodes_are_those_of_the_published_file():
     """Uniform torques, 201 rows, and columns that say nothing of success; the published figures are near."""
     statistics, actions = ReacherStatistics(), []
-    for episode in behaviour.collect_episodes(0, range(60), draw_every=0):
+    for episode in reacher.collect_episodes(0, range(60), draw_every=0):
         assert len(episode["action"]) == 201
         assert np.isnan(episode["action"][-1]).all()
         assert np.isnan(episode["success"]).all()

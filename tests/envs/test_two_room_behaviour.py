@@ -7,12 +7,11 @@ import numpy as np
 import pytest
 import torch
 
+from alewm.envs import two_room
 from alewm.envs.recording import episode_stream
-from alewm.envs.two_room import physics
-from alewm.envs.two_room.behaviour import (
+from alewm.envs.two_room_behaviour import (
     collect_episodes,
     noisy_heuristic,
-    sample_start_and_target,
     simulate_episodes,
 )
 from alewm.errors import InputError
@@ -42,7 +41,7 @@ def test_any_batching_and_order_gives_the_same_bytes():
 
 def test_frames_are_the_same_bytes_in_another_process_with_other_threads():
     code = (
-        "import sys, torch, hashlib; from alewm.envs.two_room.behaviour import collect_episodes; "
+        "import sys, torch, hashlib; from alewm.envs.two_room_behaviour import collect_episodes; "
         "torch.set_num_threads(int(sys.argv[1])); "
         "print([hashlib.sha256(e['pixels'].tobytes()).hexdigest() for e in collect_episodes(1, [4, 9])])"
     )
@@ -90,7 +89,7 @@ def test_columns_of_an_episode():
 def test_actions_lead_from_their_row_to_the_next(many):
     for episode in many[:50]:
         position, action = torch.from_numpy(episode["proprio"]), torch.from_numpy(episode["action"])
-        assert torch.equal(physics.move(position[:-1], action[:-1]), position[1:])
+        assert torch.equal(two_room.move(position[:-1], action[:-1]), position[1:])
         assert bool(action[-1].isnan().all())
 
 
@@ -107,7 +106,7 @@ def test_an_episode_ends_at_the_first_success_or_at_the_limit(many):
 
 def test_starts_and_targets_obey_the_constraints():
     for index in range(400):
-        start, target = sample_start_and_target(episode_stream(9, index))
+        start, target = two_room.sample_start_and_target(episode_stream(9, index))
         for position in (start, target):
             assert position.dtype == np.float32
             assert 14 <= position.min() <= position.max() <= 209

@@ -6,8 +6,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from alewm.envs.two_room import physics
-from alewm.envs.two_room.env import TwoRoomEnv, TwoRoomVectorEnv
+from alewm.envs import two_room
+from alewm.envs.two_room import TwoRoomEnv, TwoRoomVectorEnv
 from alewm.errors import InputError
 
 single = np.float32
@@ -29,7 +29,7 @@ def scalar_move(position, action):
 
 
 def moved(position, action):
-    return physics.move(torch.tensor([position]), torch.tensor([action]))[0].tolist()
+    return two_room.move(torch.tensor([position]), torch.tensor([action]))[0].tolist()
 
 
 def test_long_random_walks_agree_with_the_scalar_rules():
@@ -39,7 +39,7 @@ def test_long_random_walks_agree_with_the_scalar_rules():
     batch = torch.from_numpy(positions.copy())
     for _ in range(60):
         actions = generator.uniform(-1.5, 1.5, (300, 2)).astype(single)
-        batch = physics.move(batch, torch.from_numpy(actions))
+        batch = two_room.move(batch, torch.from_numpy(actions))
         positions = np.stack([scalar_move(*pair) for pair in zip(positions, actions, strict=True)])
         np.testing.assert_array_equal(batch.numpy(), positions)
 
@@ -78,11 +78,11 @@ def test_collisions_one_by_one(position, action, expected):
 
 
 def test_distance_is_euclidean():
-    assert physics.distance(torch.tensor([[3.0, 4.0]]), torch.zeros(1, 2)).tolist() == [5.0]
+    assert two_room.distance(torch.tensor([[3.0, 4.0]]), torch.zeros(1, 2)).tolist() == [5.0]
 
 
 def test_recorded_columns_are_those_of_the_data_files():
-    columns = physics.recorded_columns(torch.tensor([[30.0, 40.0]]), torch.tensor([[60.0, 80.0]]))
+    columns = two_room.recorded_columns(torch.tensor([[30.0, 40.0]]), torch.tensor([[60.0, 80.0]]))
     assert {name: values[0].tolist() for name, values in columns.items()} == {
         "proprio": [30, 40],
         "state": [30, 40],

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from alewm.envs.two_room.render import PATCH_RADIUS, TwoRoomRenderer, paste_by_index, paste_by_slices
+from alewm.envs.two_room import PATCH_RADIUS, TwoRoomRenderer, paste_by_index, paste_by_slices
 from alewm.resize import area_downsample
 
 SIZE = 224

@@ -14,6 +14,7 @@ import torch
 
 from alewm.data import schema
 from alewm.errors import InputError
+from alewm.resize import area_downsample
 from alewm.shapes import Tensor, UInt8
 
 Renderer = Literal["mujoco", "batched"]
@@ -70,3 +71,35 @@ class EachByItself(Painter):
     def paint(self, looks: Sequence[np.ndarray]) -> UInt8[Tensor, "F Y X 3"]:
         """The frames together."""
         return torch.from_numpy(np.stack(looks))
+
+
+class Film:
+    """Frames of one episode, shot row by row; drawn of every `draw_every`-th row, the first before all.
+
+    `painter` draws them, by default each world by itself.
+    """
+
+    def __init__(
+        self,
+        image_size: int,
+        device: torch.device | str = "cpu",
+        draw_every: int = 1,
+        painter: Painter | None = None,
+    ) -> None:
+        self.image_size, self.device, self.draw_every = image_size, device, draw_every
+        self.painter = painter or EachByItself()
+        self._num_shot = 0
+        self._looks: list[np.ndarray] = []
+
+    def shoot(self, world: Any) -> None:
+        """Come to the next row, and add the present picture of `world` if it is one to be drawn."""
+        if self._num_shot % self.draw_every == 0:
+            self._looks.append(self.painter.look(world))
+        self._num_shot += 1
+
+    def pixels(self) -> UInt8[np.ndarray, "T Y X 3"]:
+        """All frames, area-averaged to the film's size on its device."""
+        frames = self.painter.paint(self._looks)
+        if self.image_size != frames.shape[1]:
+            frames = area_downsample(frames if frames.is_cuda else frames.to(self.device), self.image_size)
+        return frames.cpu().numpy()

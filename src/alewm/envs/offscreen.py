@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from alewm.envs import rendering
+from alewm.envs import opengl
 from alewm.shapes import UInt8
 
-rendering.choose_back_end()
+opengl.choose_back_end()
 # Mesa brings an LLVM whose symbols everyone sees, and torch's compiler one of its own. Loaded in the other order, the
 # process ends in a segmentation fault as soon as torch loads its compiler, which making an optimiser does.
 with contextlib.suppress(ImportError):
@@ -75,16 +75,16 @@ class OffscreenCamera:
         self._process = -1
 
     def _open(self) -> None:
-        back_end = rendering.choose_back_end()
-        if back_end not in rendering.BACK_ENDS:
-            raise rendering.cannot_draw("it draws nothing off screen")
+        back_end = opengl.choose_back_end()
+        if back_end not in opengl.BACK_ENDS:
+            raise opengl.cannot_draw("it draws nothing off screen")
         try:
             # Asked for by name: `mujoco.GLContext` is another one if somebody imported MuJoCo before the choice.
             self._context = importlib.import_module(f"mujoco.{back_end}").GLContext(self.size, self.size)
             self._context.make_current()
             self._resources = self._make_resources()
         except Exception as error:  # each back end has exceptions of its own
-            raise rendering.cannot_draw(error) from error
+            raise opengl.cannot_draw(error) from error
         mujoco.mjr_setBuffer(mujoco.mjtFramebuffer.mjFB_OFFSCREEN.value, self._resources)
         self._process = os.getpid()
         # Contexts that live until interpreter shutdown print exceptions from their finalisers.

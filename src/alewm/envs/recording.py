@@ -1,15 +1,62 @@
-"""What the recorders of all environments share: an episode's random stream, and the columns of a finished episode."""
+"""What records the episodes of a task: the protocols of its sources, and what they share.
 
-from collections.abc import Mapping, Sequence
+An episode has a random stream of its own and becomes columns of equal length.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
 
-from alewm.envs.drawing import EachByItself, Painter
-from alewm.envs.simulated import Simulator
 from alewm.errors import InputError
-from alewm.resize import area_downsample
-from alewm.shapes import UInt8
+
+
+@runtime_checkable
+class CollectEpisodes(Protocol):
+    """Finished episodes as columns with frames, each a function of (seed, episode index) alone."""
+
+    def __call__(
+        self,
+        seed: int,
+        episode_indices: Iterable[int],
+        *,
+        image_size: int = ...,
+        max_steps: int = ...,
+        draw_every: int = ...,
+        device: torch.device | str = ...,
+    ) -> Iterator[dict[str, np.ndarray]]:
+        """One dictionary of columns per episode, in the order asked for.
+
+        `max_steps` cuts episodes early, without changing what comes before the cut. `pixels` has the frames of every
+        `draw_every`-th row, the first row's before all; with 0 there is no such column. The others are the same.
+        """
+        ...
+
+
+@runtime_checkable
+class EpisodeCopies(CollectEpisodes, Protocol):
+    """Episodes that are copies of demonstrations, so many and no more."""
+
+    @property
+    def num_episodes(self) -> int:
+        """All copies of all demonstrations."""
+        ...
+
+
+@runtime_checkable
+class CopyDemonstrations(Protocol):
+    """Makes an episode source of a file of demonstrations."""
+
+    def __call__(
+        self, path: Path, *, copies: int = ..., noise: float = ..., held_out: bool = ...
+    ) -> tuple[EpisodeCopies, dict[str, Any]]:
+        """Noisy copies of the demonstrations in `path`, and what a data file made of them says of itself.
+
+        `held_out` takes those that the published training file leaves out.
+        """
+        ...
 
 
 def episode_stream(seed: int, episode_index: int) -> np.random.Generator:
@@ -37,35 +84,3 @@ def full_length_episode(
         "truncated": last,
         "step_idx": np.arange(len(rows), dtype=np.int64),
     }
-
-
-class Film:
-    """Frames of one episode, shot row by row; drawn of every `draw_every`-th row, the first before all.
-
-    `painter` draws them, by default each world by itself.
-    """
-
-    def __init__(
-        self,
-        image_size: int,
-        device: torch.device | str = "cpu",
-        draw_every: int = 1,
-        painter: Painter | None = None,
-    ) -> None:
-        self.image_size, self.device, self.draw_every = image_size, device, draw_every
-        self.painter = painter or EachByItself()
-        self._num_shot = 0
-        self._looks: list[np.ndarray] = []
-
-    def shoot(self, world: Simulator) -> None:
-        """Come to the next row, and add the present picture of `world` if it is one to be drawn."""
-        if self._num_shot % self.draw_every == 0:
-            self._looks.append(self.painter.look(world))
-        self._num_shot += 1
-
-    def pixels(self) -> UInt8[np.ndarray, "T Y X 3"]:
-        """All frames, area-averaged to the film's size on its device."""
-        frames = self.painter.paint(self._looks)
-        if self.image_size != frames.shape[1]:
-            frames = area_downsample(frames if frames.is_cuda else frames.to(self.device), self.image_size)
-        return frames.cpu().numpy()

@@ -5,14 +5,14 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
-from typing import Any, Protocol, cast, runtime_checkable
+from typing import Any, cast
 
 import numpy as np
 import torch
 
 from alewm.envs.contract import GoalEnv, VectorGoalEnv
 from alewm.envs.drawing import Drawing, DrawingChoice
+from alewm.envs.recording import CollectEpisodes, CopyDemonstrations
 from alewm.errors import InputError, install_line, unknown_name
 from alewm.resize import checked_image_size
 from alewm.shapes import Float
@@ -64,52 +64,6 @@ def readings(visible: Iterable[Visible], columns: Mapping[str, np.ndarray]) -> d
 
 _APART = ("dm_control", "ogbench")
 """What the extra `mujoco` does not bring on Python 3.13 (docs/install.md)."""
-
-
-@runtime_checkable
-class CollectEpisodes(Protocol):
-    """Finished episodes as columns with frames, each a function of (seed, episode index) alone."""
-
-    def __call__(
-        self,
-        seed: int,
-        episode_indices: Iterable[int],
-        *,
-        image_size: int = ...,
-        max_steps: int = ...,
-        draw_every: int = ...,
-        device: torch.device | str = ...,
-    ) -> Iterator[dict[str, np.ndarray]]:
-        """One dictionary of columns per episode, in the order asked for.
-
-        `max_steps` cuts episodes early, without changing what comes before the cut. `pixels` has the frames of every
-        `draw_every`-th row, the first row's before all; with 0 there is no such column. The others are the same.
-        """
-        ...
-
-
-@runtime_checkable
-class EpisodeCopies(CollectEpisodes, Protocol):
-    """Episodes that are copies of demonstrations, so many and no more."""
-
-    @property
-    def num_episodes(self) -> int:
-        """All copies of all demonstrations."""
-        ...
-
-
-@runtime_checkable
-class CopyDemonstrations(Protocol):
-    """Makes an episode source of a file of demonstrations."""
-
-    def __call__(
-        self, path: Path, *, copies: int = ..., noise: float = ..., held_out: bool = ...
-    ) -> tuple[EpisodeCopies, dict[str, Any]]:
-        """Noisy copies of the demonstrations in `path`, and what a data file made of them says of itself.
-
-        `held_out` takes those that the published training file leaves out.
-        """
-        ...
 
 
 @dataclass(frozen=True)

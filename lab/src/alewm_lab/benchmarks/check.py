@@ -10,7 +10,7 @@ from torch import nn
 
 from alewm.capacity.prior import polynomial_prior
 from alewm.devices import find_device
-from alewm.envs.two_room.env import TwoRoomVectorEnv
+from alewm.envs.two_room import TwoRoomVectorEnv
 from alewm.errors import InputError
 from alewm.kernels.raster import TriangleScene
 from alewm.kernels.tiles import why_not_fused

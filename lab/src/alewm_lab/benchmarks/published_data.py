@@ -7,7 +7,7 @@ from typing import ClassVar
 import numpy as np
 
 from alewm.data.splits import GOAL_OFFSET
-from alewm.envs.two_room.physics import CENTRE_X
+from alewm.envs.two_room import CENTRE_X
 from alewm.shapes import Bool, Float, Int
 
 # Copies of what the simulators say, whose packages are optional.

@@ -19,7 +19,7 @@ from alewm.config import check_seeds
 from alewm.data.splits import GOAL_OFFSET
 from alewm.devices import find_device, simulation_device
 from alewm.envs.registry import get_task
-from alewm.envs.two_room.behaviour import simulate_episodes
+from alewm.envs.two_room_behaviour import simulate_episodes
 from alewm.errors import InputError
 from alewm.evaluation.closed_loop import GoalPairs
 from alewm.evaluation.evaluate_run import EPISODES_PER_BATCH

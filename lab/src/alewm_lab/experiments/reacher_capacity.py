@@ -115,7 +115,7 @@ def _displacement(task: str, pairs: GoalPairs) -> np.ndarray:
         start, goal = (np.asarray(rows["proprio"], dtype=np.float64) for rows in (pairs.start_rows, pairs.goal_rows))
         scale = 1.0
     else:
-        from alewm.envs.reacher.physics import finger_position, pixels_per_metre
+        from alewm.envs.reacher import finger_position, pixels_per_metre
 
         sides = (pairs.start_rows["qpos"], pairs.goal_rows["qpos"])
         start, goal = (np.stack([finger_position(np.asarray(qpos)) for qpos in side]) for side in sides)

@@ -11,9 +11,8 @@ from itertools import islice
 import numpy as np
 import torch
 
+from alewm.envs import two_room
 from alewm.envs.recording import episode_stream
-from alewm.envs.two_room import physics
-from alewm.envs.two_room.render import TwoRoomRenderer
 from alewm.errors import InputError
 from alewm.shapes import Float, Tensor
 
@@ -24,43 +23,18 @@ ACTION_NOISE_STD = 2.0
 """Standard deviation of the Gaussian noise on each component of the heuristic's unit direction, before clamping."""
 
 _DOOR_REACHED = 10.5  # 1.5 dot radii
-_MIN_PATH_STEPS = 25  # of full speed, through the door
 _EPISODES_AT_ONCE = 256
-
-
-def sample_start_and_target(generator: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """A start and a target position, float32 [2] each, as in the published data.
-
-    The start is uniform inside the frame, off the wall. The target is uniform over what is left of the other room once
-    positions with a shorter way than 25 steps through the door are excluded.
-    """
-    start = _uniform_off_wall(generator)
-    door = np.array(physics.DOOR_CENTRE)
-    to_door = np.linalg.norm(start - door)
-    while True:
-        target = _uniform_off_wall(generator)
-        in_other_room = (start[0] < physics.CENTRE_X) != (target[0] < physics.CENTRE_X)
-        path = to_door + np.linalg.norm(door - target)
-        if in_other_room and path / physics.STEP_PIXELS >= _MIN_PATH_STEPS:
-            return start, target
-
-
-def _uniform_off_wall(generator: np.random.Generator) -> np.ndarray:
-    while True:
-        position = generator.uniform(physics.POSITION_LOW, physics.POSITION_HIGH, 2).astype(np.float32)
-        if not physics.BLOCKED_LOW <= position[0] <= physics.BLOCKED_HIGH:
-            return position
 
 
 def noisy_heuristic(
     position: Float[Tensor, "B 2"], target: Float[Tensor, "B 2"], noise: Float[Tensor, "B 2"]
 ) -> Float[Tensor, "B 2"]:
     """The action of a walker that heads for the door, then for the target, and staggers; `noise` is standard normal."""
-    door = position.new_tensor(physics.DOOR_CENTRE).expand_as(position)
-    must_cross = physics.is_left(position) != physics.is_left(target)
-    heads_for_door = must_cross & (physics.distance(position, door) > _DOOR_REACHED)
+    door = position.new_tensor(two_room.DOOR_CENTRE).expand_as(position)
+    must_cross = two_room.is_left(position) != two_room.is_left(target)
+    heads_for_door = must_cross & (two_room.distance(position, door) > _DOOR_REACHED)
     waypoint = torch.where(heads_for_door[:, None], door, target)
-    length = physics.distance(waypoint, position)[:, None]
+    length = two_room.distance(waypoint, position)[:, None]
     direction = torch.where(length < 1e-8, 0.0, (waypoint - position) / length)
     return (direction + ACTION_NOISE_STD * noise).clamp(-1, 1)
 
@@ -77,7 +51,7 @@ def simulate_episodes(
 
     An episode of n steps has n + 1 rows, the first being the reset. Row t holds the action taken there, so that of the
     last row is NaN; `reward` is 0, and NaN at the reset. Besides: `proprio`, `state`, `goal_state`, `observation` and
-    `distance_to_target` (`physics.recorded_columns`), `terminated`, `truncated`, `step_idx`.
+    `distance_to_target` (`two_room.recorded_columns`), `terminated`, `truncated`, `step_idx`.
     """
     if max_steps < 1 or episodes_at_once < 1:
         raise InputError(
@@ -92,7 +66,7 @@ def collect_episodes(
     seed: int,
     episode_indices: Iterable[int],
     *,
-    image_size: int = physics.IMAGE_SIZE,
+    image_size: int = two_room.IMAGE_SIZE,
     max_steps: int = MAX_STEPS,
     draw_every: int = 1,
     device: torch.device | str = "cpu",
@@ -102,7 +76,7 @@ def collect_episodes(
 
     Frames are drawn one episode at a time, when it is asked for.
     """
-    renderer = TwoRoomRenderer(image_size, device)
+    renderer = two_room.TwoRoomRenderer(image_size, device)
     for episode in simulate_episodes(
         seed, episode_indices, max_steps=max_steps, device=device, episodes_at_once=episodes_at_once
     ):
@@ -116,7 +90,7 @@ def _simulate_batch(
     seed: int, indices: list[int], max_steps: int, device: torch.device
 ) -> Iterator[dict[str, np.ndarray]]:
     streams = [episode_stream(seed, index) for index in indices]
-    sampled = np.array([sample_start_and_target(stream) for stream in streams])
+    sampled = np.array([two_room.sample_start_and_target(stream) for stream in streams])
     drawn = np.array([stream.standard_normal((max_steps, 2), dtype=np.float32) for stream in streams])
     position, target = torch.from_numpy(sampled).to(device).unbind(1)
     noise = torch.from_numpy(drawn).to(device)
@@ -125,14 +99,14 @@ def _simulate_batch(
     positions, actions = [position], []
     for step in range(max_steps):
         actions.append(noisy_heuristic(position, target, noise[:, step]))
-        position = physics.move(position, actions[-1])
+        position = two_room.move(position, actions[-1])
         positions.append(position)
     path = torch.stack(positions, 1)
-    columns = physics.recorded_columns(path, target[:, None].expand_as(path))
+    columns = two_room.recorded_columns(path, target[:, None].expand_as(path))
     recorded = {name: values.cpu().numpy() for name, values in columns.items()}
     taken = torch.stack(actions, 1).cpu().numpy()
 
-    reached = recorded["distance_to_target"][:, 1:] < physics.SUCCESS_DISTANCE
+    reached = recorded["distance_to_target"][:, 1:] < two_room.SUCCESS_DISTANCE
     for row, is_reached in enumerate(reached):
         steps = int(is_reached.argmax()) + 1 if is_reached.any() else max_steps
         last = np.arange(steps + 1) == steps

@@ -5,12 +5,10 @@ its mind afterwards; so the choice is made before that (`alewm.envs.offscreen` d
 child processes find it. Whether a back end works is found out by making a context with it in a process of its own: a
 library that is present but has no device or driver behind it shows only then, and may take the process with it.
 
-`python -m alewm.envs.rendering` says what was found. What is missing is printed as the one line to run. `--install`
-(`make setup SYSTEM_PACKAGES=yes`, and in CI) runs that line. It never fails.
+`python -m alewm.envs.opengl` says what was found. What is missing is printed as the one line to run.
 """
 
 import os
-import shutil
 import subprocess
 import sys
 
@@ -25,15 +23,11 @@ BACK_ENDS = ("egl", "osmesa")
 NONE_WORKS = "disabled"
 """The value of `VARIABLE` that lets physics be simulated where nothing can be drawn."""
 
-PACKAGES = ("libosmesa6", "libegl1")
-"""Debian packages either of which is enough; a graphics card needs the second and its driver."""
-
-HOW_TO_INSTALL = f"sudo apt-get install -y {PACKAGES[0]}   # with an NVIDIA driver: {PACKAGES[1]}"
-"""The one line to run."""
+HOW_TO_INSTALL = "sudo apt-get install -y libosmesa6   # with an NVIDIA driver: libegl1"
+"""The one line to run; either package is enough, and a graphics card needs the second and its driver."""
 
 _PROBE = "import mujoco; context = mujoco.GLContext(8, 8); context.make_current(); context.free()"
 _PROBE_SECONDS = 60.0
-_INSTALL_SECONDS = 300.0
 
 
 def choose_back_end() -> str:
@@ -65,38 +59,8 @@ def cannot_draw(reason: object) -> InputError:
     )
 
 
-def install() -> None:
-    """Install a software back end if none works and it takes no password; what it cannot do, it prints."""
-    if any(works(name) for name in BACK_ENDS):
-        return
-    command = _install_command()
-    if command is not None:
-        print(f"Installing {PACKAGES[0]}, with which MuJoCo draws without a screen ...", flush=True)
-        try:
-            subprocess.run(command, capture_output=True, timeout=_INSTALL_SECONDS, check=False)
-        except subprocess.TimeoutExpired:
-            print("The installation took too long and was given up.")
-
-
-def _install_command() -> list[str] | None:
-    """How this user installs on this system without being asked; None if they cannot."""
-    if shutil.which("apt-get") is None:
-        return None
-    script = f"apt-get update -qq; apt-get install -y -qq {PACKAGES[0]}"
-    if os.geteuid() == 0:
-        return ["sh", "-c", script]
-    if (
-        shutil.which("sudo")
-        and subprocess.run(["sudo", "-n", "true"], capture_output=True, check=False).returncode == 0
-    ):
-        return ["sudo", "-n", "sh", "-c", script]
-    return None
-
-
-def main(arguments: list[str]) -> None:
-    """Say which back end works; with `--install`, install one first where none does and it may."""
-    if "--install" in arguments:
-        install()
+def main() -> None:
+    """Say which back end works, and what to install where none does."""
     found = [name for name in BACK_ENDS if works(name)]
     if found:
         print(f"MuJoCo draws off screen with {found[0]}.")
@@ -105,4 +69,4 @@ def main(arguments: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()
