@@ -14,13 +14,13 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from alewm import CapacitySupport
-from alewm.kernels import characteristic_function_c as native
+from alewm.kernels import characteristic_function
 from alewm.kernels.characteristic_function import choose, prefix_mixture_cf
 from alewm.kernels.compiled import NativeUnavailableError
 from alewm.regularizers.quadrature import EPPS_PULLEY, Quadrature
 
 SUPPORT = CapacitySupport((2, 3, 7))
-HAS_NATIVE = native.why_not(torch.zeros(1), SUPPORT, EPPS_PULLEY) is None
+HAS_NATIVE = characteristic_function.why_no_native_path(torch.zeros(1), SUPPORT, EPPS_PULLEY) is None
 PATHS = ["recurrence", *(["native"] if HAS_NATIVE else [])]
 
 

@@ -15,15 +15,15 @@ import torch
 from address_sanitizer import FLAGS
 from alewm import CapacitySupport
 from alewm.errors import InputError
+from alewm.kernels import characteristic_function
 from alewm.kernels import characteristic_function as dispatch
-from alewm.kernels import characteristic_function_c as native
 from alewm.kernels.compiled import load_library
 from alewm.regularizers.mix_sigreg import MixSIGReg, mix_sigreg
 from alewm.regularizers.prefix_sigreg import PrefixSIGReg, prefix_sigreg
 from alewm.regularizers.quadrature import EPPS_PULLEY
 from alewm.regularizers.sigreg import SIGReg, sigreg
 
-native._FLAGS = (*native._FLAGS, *FLAGS)
+characteristic_function._FLAGS = (*characteristic_function._FLAGS, *FLAGS)
 LEADING = [(), (1,), (3,), (2, 3), (2, 1)]
 
 
@@ -196,7 +196,7 @@ def fuzz_c_functions(random, count, told):
         name, at = random.choice([("prefix_mixture_forward", 5), ("prefix_mixture_backward", 7)])
         place = random.randrange(at)
         tensors = [torch.zeros(shape) for shape in shapes[:at]]
-        native._call(name, tensors[:3], tensors[3:], support, EPPS_PULLEY, shared)
+        characteristic_function._call_native(name, tensors[:3], tensors[3:], support, EPPS_PULLEY, shared)
         other = list(shapes[place])
         other[random.randrange(3)] += random.choice([-1, 1, 3])
         strided = torch.zeros(*shapes[place], 2)[..., 0]
@@ -204,13 +204,13 @@ def fuzz_c_functions(random, count, told):
         if strided.is_contiguous():
             continue  # a single number has no strides
         try:
-            native._call(name, tensors[:3], tensors[3:], support, EPPS_PULLEY, shared)
+            characteristic_function._call_native(name, tensors[:3], tensors[3:], support, EPPS_PULLEY, shared)
         except InputError:
             told["wrong buffer"] += 1
         else:
             raise AssertionError(f"{name} took {[tuple(t.shape) for t in tensors]} with {shared} shared")
-    forward = load_library(native._SOURCE, native._FLAGS).prefix_mixture_forward
-    forward.argtypes = [ctypes.c_void_p] * 6 + native._SIZES
+    forward = load_library(characteristic_function._SOURCE, characteristic_function._FLAGS).prefix_mixture_forward
+    forward.argtypes = [ctypes.c_void_p] * 6 + characteristic_function._SIZES
     right = {"first": 0, "last": 0, "shared": 1, "N": 1, "D": 5, "C": 2, "P": 1, "Q": 2, "ends": (2, 5)}
     wrong = [{"D": 1025, "ends": (2, 1025)}, {"C": 65, "D": 65, "ends": range(1, 66)}, {"Q": 65}, {"ends": (2, 6)}]
     wrong += [{"ends": (5, 5)}, {"ends": (-1, 5)}, {"shared": 0}, {"last": -1}, {"N": 0}, {"P": 0}, {"C": 0}]

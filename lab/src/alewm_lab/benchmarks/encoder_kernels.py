@@ -19,9 +19,8 @@ from triton.runtime.errors import OutOfResources, PTXASError
 
 from alewm.devices import find_device
 from alewm.errors import InputError
-from alewm.kernels.encoder import run_add_norm, run_add_norm_backward
+from alewm.kernels.encoder import run_add_norm, run_add_norm_backward, run_narrow_backward, run_widen
 from alewm.kernels.image_attention import run_attention, run_attention_backward, run_first_token_backward
-from alewm.kernels.mlp import run_narrow_backward, run_widen
 from alewm.kernels.tiles import CANDIDATES, Tile, fitting, why_not_fused
 from alewm.model.vit import LAYER_NORM_EPS, ViTBlock, ViTConfig, apply_blocks
 from alewm.shapes import Tensor

@@ -10,8 +10,7 @@ from alewm.capacity.prior import polynomial_prior
 from alewm.capacity.support import CapacitySupport
 from alewm.devices import find_device
 from alewm.errors import InputError
-from alewm.kernels.characteristic_function import PathName, choose, why_no_gpu_path
-from alewm.kernels.characteristic_function_c import why_not
+from alewm.kernels.characteristic_function import PathName, choose, why_no_gpu_path, why_no_native_path
 from alewm.regularizers.mix_sigreg import mix_sigreg
 from alewm.regularizers.quadrature import EPPS_PULLEY, random_directions
 from alewm_lab.benchmarks.timing import median_seconds, print_line, recorded
@@ -39,7 +38,7 @@ def bench_regularizer(*, batch: int, frames: int, latent_dim: int, projections: 
     exact_gradient = torch.autograd.grad(exact, s)[0]
     paths: list[PathName] = ["reference", "recurrence"]
     obstacles: dict[PathName, str | None] = {
-        "native": why_not(s, support, EPPS_PULLEY),
+        "native": why_no_native_path(s, support, EPPS_PULLEY),
         "gpu": why_no_gpu_path(s, u),
     }
     paths += [path for path, obstacle in obstacles.items() if obstacle is None]
