@@ -31,10 +31,6 @@ SMALL_SIZES = (
         (("collect", "--episodes", 2, "--image-size", IMAGE_SIZE, "--jobs", 1), "stored_frames_per_second"),
         (("replay-simulated", "--task", "reacher", "--episodes", 8), "replay_success_rate"),
         (("loader", "--episodes", 2, "--image-size", IMAGE_SIZE, "--batch", 8, "--batches", 2), "windows_per_second"),
-        (
-            ("loader", "--filter", "zstd", "--episodes", 2, "--image-size", IMAGE_SIZE, "--batch", 8, "--batches", 2),
-            "windows_per_second",
-        ),
         (("train-step", *TINY, "--batch", 8, "--repeats", 1, "--reference"), "milliseconds"),
         (("encoder-blocks", *FEW_ROWS, "--tiles", "16,64,4,1"), "kernels"),
         (("distilled", *TINY, *FEW, "--repeats", 1, "--capacities", 4), "by_capacity"),

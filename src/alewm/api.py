@@ -284,8 +284,6 @@ def collect(task: str, out: str | Path, **options: Any) -> EpisodeStore:
     Options are those of `alewm collect --help`: episodes, seed, image_size, behaviour, max_steps, jobs, ...
     """
     out = Path(out)
-    if "filter" in options:  # what the flag is called
-        options["compression"] = options.pop("filter")
     _command(Collect, "collect", task=task, out=out, **options).collected()
     return EpisodeStore.open(out)
 

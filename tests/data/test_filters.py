@@ -12,15 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from alewm.data.codec import Blosc, Compression, DamagedError, Decoder, Inflate, Stored, Zstd, fastest_inflater
-from alewm.data.collect import collect
+from alewm.data.codec import Blosc, Compression, DamagedError, Decoder, Inflate, Stored, fastest_inflater
 from alewm.data.frames import MappedFrames, PlainFrames, chunk_table, open_frames
 from alewm.data.store import EpisodeStore
-from alewm.data.writer import StoreWriter
-from alewm.errors import InputError
-from toy_episodes import FRAME, random_episodes, tape, write_tape
 
-ZSTD = Compression("zstd")
 FILTERS = {
     "stored": {},
     "gzip": {"compression": "gzip"},
@@ -50,7 +45,7 @@ def test_any_rows_in_any_order_are_the_recorded_ones(tmp_path: Path, name: str, 
     store = dataset_file(tmp_path / "a.h5", frames, per_chunk, FILTERS[name])
     source = open_frames(store, [0])
     # HDF5 stores a chunk as it is where its filter saves nothing, and marks it.
-    assert isinstance(source, PlainFrames if name in ("lz4", "blosc that keeps the bytes") else MappedFrames)
+    assert isinstance(source, PlainFrames if name in ("zstd", "lz4", "blosc that keeps the bytes") else MappedFrames)
     rng = np.random.default_rng(1)
     for rows in (np.arange(130), rng.integers(0, 130, 40), np.array([129, 0, 129])):
         out = np.empty((len(rows), 64, 64, 3), np.uint8)
@@ -72,7 +67,7 @@ class CountingDecoder:
 
 
 def test_a_chunk_is_decoded_once_for_all_its_rows(tmp_path: Path) -> None:
-    store = dataset_file(tmp_path / "a.h5", frames_of(0, 64, 3), 8, FILTERS["zstd"])
+    store = dataset_file(tmp_path / "a.h5", frames_of(0, 64, 3), 8, FILTERS["gzip"])
     table = chunk_table(store.pixels)
     assert not isinstance(table, str)
     counter = CountingDecoder(table.decoder)
@@ -95,63 +90,17 @@ def test_a_frame_of_a_blosc_run_is_decoded_without_the_others(tmp_path: Path) ->
 
 
 @settings(max_examples=30)
-@given(st.binary(min_size=0, max_size=200), st.sampled_from([Stored(), Inflate(), Zstd(), Blosc()]))
+@given(st.binary(min_size=0, max_size=200), st.sampled_from([Stored(), Inflate(), Blosc()]))
 def test_bytes_of_something_else_are_refused(content: bytes, decoder: Decoder) -> None:
     with pytest.raises(DamagedError):
         decoder.decode(memoryview(content), 3000, 0, np.empty(3000, np.uint8))
 
 
-@pytest.mark.parametrize("compression", [Compression(), ZSTD], ids=lambda c: c.filter)
-def test_streams_of_another_length_are_refused(compression: Compression) -> None:
-    stream = memoryview(compression.compress(bytes(1000)))
-    decoder: Decoder = Zstd() if compression is ZSTD else fastest_inflater()
+def test_streams_of_another_length_are_refused() -> None:
+    stream = memoryview(Compression().compress(bytes(1000)))
     for expected in (999, 1001):
         with pytest.raises(DamagedError, match="bytes"):
-            decoder.decode(stream, expected, 0, np.empty(expected, np.uint8))
-
-
-def test_zstd_files_open_in_plain_hdf5_and_are_the_same_bytes_each_time(tmp_path: Path) -> None:
-    one = collect(random_episodes, tmp_path / "one.h5", num_episodes=6, seed=1, compression=ZSTD)
-    two = collect(random_episodes, tmp_path / "two.h5", num_episodes=6, seed=1, compression=ZSTD, num_workers=2)
-    gzip = collect(random_episodes, tmp_path / "gzip.h5", num_episodes=6, seed=1)
-    assert one.read_bytes() == two.read_bytes()
-    with h5py.File(one) as file, h5py.File(gzip) as other:
-        np.testing.assert_array_equal(file["pixels"][:], other["pixels"][:])
-    with EpisodeStore.open(one) as store, EpisodeStore.open(gzip) as other:
-        assert store.fingerprint == other.fingerprint
-        assert open_frames(store, [0]).description == "frames mapped from the file, decoded by zstandard"
-    for path, asked, message in ((gzip, ZSTD, "filter 'gzip' instead of 'zstd'"), (one, Compression(), "'zstd' inst")):
-        with pytest.raises(InputError, match=message):
-            collect(random_episodes, path, num_episodes=6, seed=1, compression=asked)
-
-
-def test_an_interrupted_zstd_file_continues_to_the_same_bytes(tmp_path: Path) -> None:
-    episodes = [tape(0, 30), tape(30, 25)]
-    whole = write_tape(tmp_path / "whole.h5", [30, 25], compression=ZSTD)
-    writer = StoreWriter(tmp_path / "parts.h5", compression=ZSTD)
-    writer.append(episodes[0])
-    writer.abandon()
-    with pytest.raises(InputError, match="filter: asked '\\(absent\\)', found 'zstd'"):
-        StoreWriter(tmp_path / "parts.h5")
-    with StoreWriter(tmp_path / "parts.h5", compression=ZSTD) as writer:
-        writer.append(episodes[1])
-    assert (tmp_path / "parts.h5").read_bytes() == whole.read_bytes()
-
-
-def test_a_damaged_zstd_frame_is_named(tmp_path: Path) -> None:
-    path = write_tape(tmp_path / "a.h5", [60, 60], compression=ZSTD)
-    with h5py.File(path) as file:
-        info = file["pixels"].id.get_chunk_info_by_coord((45, 0, 0, 0))
-    with path.open("r+b") as raw:
-        raw.seek(info.byte_offset + 2)
-        raw.write(b"\xa5\x5a\xa5")
-    store = EpisodeStore.open(path)
-    with pytest.raises(InputError, match=r"row 45: the stored frame differs from its checksum"):
-        open_frames(store, [0])
-    table = chunk_table(store.pixels)
-    assert not isinstance(table, str)
-    with pytest.raises(InputError, match=r"row 45: the frame cannot be decoded"):
-        MappedFrames(store, table).read(np.array([45]), np.empty((1, *FRAME), np.uint8))
+            fastest_inflater().decode(stream, expected, 0, np.empty(expected, np.uint8))
 
 
 def without_package(package: str, code: str) -> str:
@@ -175,22 +124,8 @@ def opening(path: Path) -> str:
 
 
 def test_without_the_packages_the_message_has_the_line_that_installs_them(tmp_path: Path) -> None:
-    blosc, zstd = tmp_path / "blosc.h5", write_tape(tmp_path / "zstd.h5", [30], compression=ZSTD)
+    blosc = tmp_path / "blosc.h5"
     dataset_file(blosc, frames_of(0, 130, 3), 100, FILTERS["blosc"]).close()
     said = without_package("hdf5plugin", opening(blosc))
     assert "column 'pixels': compressed with HDF5 filter 32001" in said
     assert "Install it: pip install 'hdf5plugin>=5' (or pip install '.[lewm-data]' in a clone of alewm)." in said
-    said = without_package("hdf5plugin", opening(zstd))
-    assert "filter 32015" in said
-    assert "pip install 'hdf5plugin>=5' 'zstandard>=0.23'" in said
-    assert "read through HDF5" in without_package("zstandard", opening(zstd))
-    writing = """
-        from alewm.data.codec import Compression
-        from alewm.errors import InputError
-        try:
-            Compression("zstd").check_installed()
-        except InputError as error:
-            print(error)
-    """
-    for package in ("zstandard", "hdf5plugin"):
-        assert f"needs the package '{package}'" in without_package(package, writing)

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import torch
 
-from alewm.data.codec import all_inflaters
+from alewm.data.codec import Inflate, fastest_inflater
 from alewm.data.frames import DecodedFrames, DownsampledFrames, MappedFrames, chunk_table
 from alewm.data.loader import LoaderConfig, WindowLoader, Windows
 from alewm.data.normalize import ActionStatistics
@@ -147,7 +147,7 @@ def test_every_inflater_returns_the_same_frames(tmp_path: Path) -> None:
     assert not isinstance(table, str)
     rows = np.arange(store.num_rows)
     expected = store.pixels[:]
-    inflaters = all_inflaters()
+    inflaters = [fastest_inflater(), Inflate()]
     assert inflaters[-1].library == "zlib"
     for inflater in inflaters:
         out = np.empty_like(expected)

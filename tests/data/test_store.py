@@ -178,10 +178,8 @@ def test_the_writer_refuses_what_does_not_fit(tmp_path: Path) -> None:
     writer.complete()
     with pytest.raises(InputError, match="exists already"):
         StoreWriter(tmp_path / "a.h5")
-    with pytest.raises(InputError, match=r"gzip level is 1 \(fast\) to 9"):
+    with pytest.raises(InputError, match=r"zlib's level is 1 \(fast\) to 9"):
         Compression(level=10)
-    with pytest.raises(InputError, match="Did you mean 'zstd'"):
-        Compression("ztd")
     with pytest.raises(InputError, match="does not exist"):
         StoreWriter(tmp_path / "nowhere" / "b.h5")
 
@@ -273,8 +271,8 @@ def test_a_journal_of_other_data_is_refused_and_kept(tmp_path: Path) -> None:
 
 
 def test_the_fingerprint_is_of_the_content_not_of_its_compression(tmp_path: Path) -> None:
-    a = write_tape(tmp_path / "a.h5", [30, 30], compression=Compression(level=1))
-    b = write_tape(tmp_path / "b.h5", [30, 30], compression=Compression("zstd"))
+    a = write_tape(tmp_path / "a.h5", [30, 30], compression=Compression("zlib", level=1))
+    b = write_tape(tmp_path / "b.h5", [30, 30], compression=Compression())
     c = write_tape(tmp_path / "c.h5", [30, 31])
     prints = [EpisodeStore.open(path).fingerprint for path in (a, b, c)]
     assert prints[0] == prints[1] != prints[2]

@@ -17,12 +17,12 @@ def python(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
 
 def test_the_choice_is_made_by_trying_and_kept_for_child_processes():
     code = (
-        "import os, subprocess, sys; from alewm.envs import rendering; tried = []\n"
+        "import os, subprocess, sys; from alewm.envs import opengl; tried = []\n"
         "really_works = opengl.works\n"
         "opengl.works = lambda name: tried.append(name) or really_works(name)\n"
         "chosen = opengl.choose_back_end(); assert tried and chosen == tried[-1] == opengl.choose_back_end()\n"
         "assert len(tried) == len(set(tried)), 'asked again'\n"
-        "child = 'from alewm.envs import rendering; opengl.works = None; print(opengl.choose_back_end())'\n"
+        "child = 'from alewm.envs import opengl; opengl.works = None; print(opengl.choose_back_end())'\n"
         "assert subprocess.check_output([sys.executable, '-c', child], text=True).strip() == chosen; print(chosen)"
     )
     done = python(code)

@@ -72,7 +72,7 @@ def test_the_arm_moves_as_dm_controls_does(reference):
 def test_the_picture_is_dm_controls_without_the_target(tmp_path):
     """dm_control draws in a process of its own: it does not expect another to use OpenGL in its thread."""
     code = (
-        "import sys, numpy; from alewm.envs import rendering; rendering.choose_back_end()\n"
+        "import sys, numpy; from alewm.envs import opengl; opengl.choose_back_end()\n"
         "from dm_control.suite import reacher\n"
         "arm = reacher.Physics.from_xml_string(*reacher.get_model_and_assets())\n"
         "with arm.reset_context(): arm.data.qpos[:] = 0.7, -1.9\n"

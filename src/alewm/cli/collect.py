@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 import tyro
 
-from alewm.cli.flags import Filter, Flag, Maybe
+from alewm.cli.flags import Flag, Maybe
 from alewm.errors import InputError
 
 if TYPE_CHECKING:
@@ -32,9 +32,6 @@ class Collect:
     """Every episode is determined by this seed and its number."""
     image_size: Maybe[int] = None
     """Pixels per side of a frame; if not given, the task's own (224). Smaller frames are exact area averages."""
-    compression: Filter = "gzip"
-    """How frames are compressed, losslessly: gzip opens everywhere; zstd is smaller and faster to read, and needs the
-    extra zstd."""
     behaviour: Maybe[str] = None
     """What acts while recording, for tasks that have a choice; if not given, the task's first."""
     demonstrations: Maybe[Path] = None
@@ -74,7 +71,6 @@ class Collect:
 
     def collected(self) -> "Collected":
         """What was recorded now."""
-        from alewm.data.codec import Compression
         from alewm.envs.collection import Demonstrations, collect_task
         from alewm.envs.registry import get_task
 
@@ -96,7 +92,6 @@ class Collect:
             num_episodes=self.episodes,
             seed=self.seed,
             image_size=self.image_size,
-            compression=Compression(self.compression),
             behaviour=self.behaviour,
             demonstrations=chosen,
             max_steps=self.max_steps,

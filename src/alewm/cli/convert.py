@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Literal
 
 import tyro
 
-from alewm.cli.flags import Filter, Maybe
+from alewm.cli.flags import Maybe
 from alewm.errors import InputError
 
 
@@ -41,8 +41,6 @@ class Convert:
     """Rows per latent step, stored in the file; training takes it from there. If not given, training decides: 5."""
     episodes: Maybe[int] = None
     """Only the first so many episodes."""
-    compression: Filter = "gzip"
-    """How frames are compressed, losslessly; zstd needs the extra zstd."""
     jobs: int = 0
     """Processes to use; 0 means one per core."""
 
@@ -50,14 +48,13 @@ class Convert:
 
     def run(self) -> None:
         """Converts what is missing of the file."""
-        from alewm.data.codec import Compression
         from alewm.data.conversion.convert import convert, copy_file, open_source
         from alewm.data.conversion.frames import FrameSize
         from alewm.data.store import EpisodeStore
 
         if self.source.is_file():
             self._check_flags_of_files()
-            made, notes = copy_file(self.source, self.out, Compression(self.compression), self.jobs)
+            made, notes = copy_file(self.source, self.out, self.jobs)
         else:
             size = FrameSize(None if self.image_size == "None" else self.image_size, self.fit)
             made, notes = convert(
@@ -67,7 +64,6 @@ class Convert:
                 fps=self.fps,
                 frame_skip=self.frame_skip,
                 num_episodes=self.episodes,
-                compression=Compression(self.compression),
                 jobs=self.jobs,
             )
         with EpisodeStore.open(self.out) as store:

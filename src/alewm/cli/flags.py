@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import tyro
 
@@ -48,8 +48,6 @@ def _value(text: str) -> Any:
 PresetName = Annotated[str, tyro.conf.arg(name="preset")]
 """`--preset`."""
 
-Filter = Annotated[Literal["gzip", "zstd"], tyro.conf.arg(name="filter")]
-"""`--filter`, how frames are compressed."""
 
 BatchSize = Annotated[int, tyro.conf.arg(name="batch-size", aliases=("--batch",))]
 """`--batch-size`, as for `alewm train`; benchmarks that were published have the short form."""

@@ -31,7 +31,6 @@ import h5py
 import numpy as np
 
 from alewm.data import schema
-from alewm.data.codec import ZSTD_FILTER
 from alewm.errors import InputError, install_line
 from alewm.files import parse_json
 
@@ -249,8 +248,7 @@ def check_codec(path: Path, name: str, column: h5py.Dataset) -> None:
         if not h5py.h5z.filter_avail(code):
             called = label.decode(errors="replace") or "unnamed"
             problem = f"compressed with HDF5 filter {code} ({called}), which is not installed."
-            install = install_line("zstd" if code == ZSTD_FILTER else "lewm-data")
-            raise fault(path, name, None, problem, install)
+            raise fault(path, name, None, problem, install_line("lewm-data"))
 
 
 def first_line(error: BaseException) -> str:

@@ -80,8 +80,6 @@ def collect(
             f"and {episodes_per_task}."
         )
     described = {**(attributes or {}), "seed": seed, "num_episodes": num_episodes}
-    if compression.filter != "gzip":
-        described["filter"] = compression.filter
     if path.exists():
         _check_complete(path, described)
         remove_finished_journal(journal_path(path))  # left by a kill before cleanup

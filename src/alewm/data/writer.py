@@ -68,7 +68,6 @@ class StoreWriter:
         attributes: Mapping[str, Any] | None = None,
         compression: Compression = Compression(),  # noqa: B008 (frozen)
     ) -> None:
-        compression.check_installed()
         self.path = Path(path)
         if self.path.exists():
             raise InputError(f"{self.path} exists already; delete it or write to another path.")
@@ -226,7 +225,8 @@ class StoreWriter:
             chunks=(1, *shape),
             dtype=np.uint8,
             track_times=False,
-            **self.compression.dataset_options(),
+            compression="gzip",
+            compression_opts=self.compression.level,
         )
 
     def _write_column(self, name: str, values: np.ndarray) -> None:

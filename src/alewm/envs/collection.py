@@ -1,6 +1,6 @@
 """Record a task's episodes into a file, with a progress bar."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -44,7 +44,6 @@ def collect_task(
     num_episodes: int | None = None,
     seed: int,
     image_size: int | None = None,
-    compression: Compression = Compression(),  # noqa: B008 (frozen)
     behaviour: str | None = None,
     demonstrations: Demonstrations | None = None,
     max_steps: int | None = None,
@@ -59,9 +58,9 @@ def collect_task(
     `behaviour` names what acts (None for the task's default); a task that has a choice has it stored in the file. With
     `demonstrations` their copies are recorded, all of them, and nothing else acts.
     `max_steps` cuts episodes earlier than the task does. `draw_every` leaves out the frames of the rows between those
-    where windows may start. `frame_skip` is stored in the file, and training takes it from there.
-    where windows may start. `drawing` and `shadow_size` (0 for the model's own) are for tasks with a choice of
-    renderers, whose files say what was chosen; auto goes on as a file at `out` was begun.
+    where windows may start. `frame_skip` is stored in the file, and training takes it from there. `drawing` and
+    `shadow_size` (0 for the model's own) are for tasks with a choice of renderers, whose files say what was chosen;
+    auto goes on as a file at `out` was begun.
     """
     task, processes = get_task(task_name), num_processes(jobs)
     copied = None
@@ -76,17 +75,15 @@ def collect_task(
         num_episodes = DEFAULT_EPISODES if copied is None else copied.num_episodes
     if seed < 0 or num_episodes < 1:
         raise InputError(f"Expected a seed of 0 or more and 1 episode or more, got {seed} and {num_episodes}.")
-    compression.check_installed()
     if frame_skip is not None and frame_skip < 1:
         raise InputError(f"--frame-skip is a number of environment steps, 1 or more; got {frame_skip}.")
     apart = frame_skip or FRAME_SKIP
     if draw_every < 1 or apart % draw_every:
         raise InputError(f"--draw-every is 1 or {apart}: windows have frames {apart} steps apart; got {draw_every}.")
     drawn = _drawing(task, out, drawing, shadow_size)
-    if task.drawing_is_slow and (drawn is None or drawn.renderer == "mujoco"):
-        # Rendered scenes have texture, which zlib makes smaller than our encoder does. It takes as long as drawing in
-        # batches, so only where MuJoCo draws, which takes longer, it costs nothing.
-        compression = replace(compression, encoder="zlib")
+    # Rendered scenes have texture, which zlib makes smaller than our encoder does. It takes as long as drawing in
+    # batches, so only where MuJoCo draws, which takes longer, it costs nothing.
+    is_drawn_slowly = task.drawing_is_slow and (drawn is None or drawn.renderer == "mujoco")
     source = task.episode_source(image_size, behaviour, draw_every, copied, drawn)
     attributes: dict[str, str | int] = {"task": task.name, "image_size": image_size or task.image_size}
     if copied is not None:
@@ -113,7 +110,7 @@ def collect_task(
         num_workers=processes,
         seed=seed,
         attributes=attributes,
-        compression=compression,
+        compression=Compression("zlib" if is_drawn_slowly else "alewm"),
         # Where an episode takes seconds, an interruption should not lose many, nor the last worker be alone.
         episodes_per_task=1 if task.drawing_is_slow else 16,
     )

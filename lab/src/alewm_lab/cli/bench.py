@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 import tyro
 
 from alewm.cli.demo import Scale
-from alewm.cli.flags import BatchSize, Filter, Flag, Maybe, PresetName, Several
+from alewm.cli.flags import BatchSize, Flag, Maybe, PresetName, Several
 from alewm_lab.benchmarks.timing import Sizes
 
 
@@ -45,8 +45,6 @@ class BenchLoader:
     """Episodes to record for the occasion."""
     image_size: Maybe[int] = None
     """Pixels per side of those; if not given, 224."""
-    compression: Filter = "gzip"
-    """How those are compressed."""
     batch: BatchSize = 128
     """Windows per batch."""
     batches: int = 40

@@ -3,7 +3,7 @@
 import math
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -63,7 +63,6 @@ def convert(
     fps: float | None = None,
     frame_skip: int | None = None,
     num_episodes: int | None = None,
-    compression: Compression = Compression(),  # noqa: B008 (frozen)
     jobs: int = 0,
 ) -> tuple[Collected, list[str]]:
     """What was added to `out` now, and notes for the person who asked.
@@ -71,7 +70,6 @@ def convert(
     As with collecting, a repeated call continues after an interruption, a complete file is left as it is, and one made
     from other recordings or with other settings is refused. `fps` is stored where the recordings do not know theirs.
     """
-    compression.check_installed()
     known = source.num_episodes
     wanted = known if num_episodes is None else num_episodes
     if not 1 <= wanted <= known:
@@ -94,7 +92,7 @@ def convert(
         num_workers=min(num_processes(jobs), wanted),
         seed=0,
         attributes=attributes,
-        compression=replace(compression, encoder="zlib"),  # the encoder of frames with texture, as videos have
+        compression=Compression("zlib"),  # the encoder of frames with texture, as videos have
         episodes_per_task=1,  # an episode is a video to decode: long enough to be worth keeping
     )
     return made, _notes(rate, WindowShape(frame_skip=frame_skip or FRAME_SKIP))
@@ -114,7 +112,6 @@ def data_file_of(path: Path) -> Path:
 def copy_file(
     path: Path,
     out: Path,
-    compression: Compression = Compression(),  # noqa: B008 (frozen)
     jobs: int = 0,
 ) -> tuple[Collected, list[str]]:
     """What was added to `out`, a copy of the data file `path` in the present layout, and notes for who asked.
@@ -122,7 +119,6 @@ def copy_file(
     Frames, actions and the other columns of numbers stay as they are, and with them the fingerprint; what the collector
     recorded is kept too.
     """
-    compression.check_installed()
     with EpisodeStore.open(path) as store:
         attributes = {name: value for name, value in store.attributes.items() if name not in _WRITTEN_ANEW}
         if store.version is None:
@@ -138,7 +134,7 @@ def copy_file(
         num_workers=min(num_processes(jobs), num_episodes),
         seed=seed,
         attributes=attributes,
-        compression=replace(compression, encoder=encoder),
+        compression=Compression(encoder),
     )
     return made, [f"Left out, since they hold no numbers for each row: {', '.join(left_out)}."] if left_out else []
 
