@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from alewm.capacity.prefix import prefix_masks
-from alewm.capacity.prior import survival
+from alewm.capacity.support import survival
 from alewm.evaluation.held_out import Trained
 from alewm.sweeps.library import TrainingWork
 from alewm_lab.experiments import surprise

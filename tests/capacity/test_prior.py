@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from alewm import CapacitySupport
-from alewm.capacity.prior import (
-    distance_from_survival,
+from alewm.capacity.support import (
     log_polynomial_prior,
     polynomial_prior,
     survival,
 )
 from alewm.errors import InputError
+from alewm_lab.oscillator.measures import distance_from_survival
 
 degrees = st.floats(-50, 50)
 capacities = st.sets(st.integers(1, 30), min_size=1, max_size=8).map(lambda ks: tuple(sorted(ks)))

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from alewm import CapacitySelector, CapacitySupport
-from alewm.capacity.prior import polynomial_prior
+from alewm.capacity.support import polynomial_prior
 
 SMALL = CapacitySupport((8, 16, 32, 64, 96))
 MEDIUM = CapacitySupport((8, 16, 32, 64, 96, 128, 160, 192))

@@ -231,7 +231,6 @@ def test_texts_are_never_read_because_damaged_ones_can_make_hdf5_loop_for_ever(t
     path.write_bytes(content[: heap + 16] + bytes(32) + content[heap + 48 :])
     with EpisodeStore.open(path) as store:
         assert "instruction" not in store.episode(0)
-        assert "instruction" not in next(store.all_episode_columns())
         with pytest.raises(InputError, match="'instruction': it holds object"):
             store.column("instruction")
 

@@ -3,7 +3,7 @@
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from alewm.data.sidecar import beside, read_sidecar, write_sidecar
+from alewm.data.schema import beside, read_sidecar, write_sidecar
 
 
 def test_writers_of_one_sidecar_do_not_disturb_each_other(tmp_path: Path) -> None:

@@ -38,15 +38,6 @@ def test_what_was_written_is_read_back(tmp_path: Path) -> None:
     assert sorted(p.name for p in tmp_path.iterdir()) == ["a.h5"]
 
 
-def test_the_columns_of_all_episodes_are_those_of_each(tmp_path: Path) -> None:
-    lengths = [1 + number % 3 for number in range(600)]  # more episodes than are read at once
-    with EpisodeStore.open(write_tape(tmp_path / "a.h5", lengths)) as store:
-        found = list(store.all_episode_columns())
-        assert len(found) == store.num_episodes
-        for number in (0, 1, 255, 256, 511, 512, 599):
-            np.testing.assert_equal(found[number], store.episode_columns(number))
-
-
 def test_the_file_has_the_layout_of_the_field(tmp_path: Path) -> None:
     with h5py.File(write_tape(tmp_path / "a.h5", [30, 25])) as file:
         assert file["pixels"].chunks == (1, *FRAME)

@@ -13,8 +13,14 @@ from hypothesis import strategies as st
 from alewm.data.collect import collect, collect_command
 from alewm.data.splits import find_families, load_or_make_splits
 from alewm.data.store import EpisodeStore
-from alewm.envs.push_t.copies import copies_of_file, noise_levels, relative_demonstrations, training_demonstrations
-from alewm.envs.push_t.demonstration_file import DemonstrationFile, read_demonstrations
+from alewm.envs.push_t.demonstrations import (
+    DemonstrationFile,
+    copies_of_file,
+    noise_levels,
+    read_demonstrations,
+    relative_demonstrations,
+    training_demonstrations,
+)
 from alewm.envs.push_t.physics import PushTWorld
 from alewm.envs.push_t.render import shared_renderer
 from alewm.errors import InputError

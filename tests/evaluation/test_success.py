@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from alewm.capacity.prior import polynomial_prior
+from alewm.capacity.support import polynomial_prior
 from alewm.errors import InputError
 from alewm.evaluation.closed_loop import DoNothing, GoalPairs, Replay, UniformRandom, Unseen, run_closed_loop
 from alewm.evaluation.evaluate_run import interval_in_words

@@ -4,12 +4,13 @@ import pytest
 import torch
 
 from alewm.errors import InputError
-from alewm.kernels.tiles import CANDIDATES, Tile, fitting, tile_from, tile_of
+from alewm.kernels.tiles import CANDIDATES, Tile, fitting, tile_of
 from alewm_lab.benchmarks.encoder_kernels import (
     attention_trials,
     fastest,
     mlp_trials,
     residual_trials,
+    tile_from,
     time_tiles,
     timed,
 )

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from alewm import CapacitySupport, MixSIGReg, SIGReg
 from alewm.capacity.prefix import prefix_masks
-from alewm.capacity.prior import polynomial_prior
+from alewm.capacity.support import polynomial_prior
 from alewm.kernels.characteristic_function import accumulated_prefix_projections, masked_prefix_projections
 from alewm.regularizers.mix_sigreg import mix_sigreg
 from alewm.regularizers.prefix_sigreg import PrefixSIGReg, prefix_sigreg

@@ -7,7 +7,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from alewm.capacity.prior import polynomial_prior
+from alewm.capacity.support import polynomial_prior
 from alewm.errors import InputError
 from alewm.evaluation.animations import film, write_gif
 from alewm.evaluation.closed_loop import GoalPairs

@@ -92,7 +92,10 @@ def use_data(folder: Path) -> tuple[dict[str, Any], list[str]]:
         rows = store.drawn_rows()
         found["frames"] = np.empty((len(rows), *store.frame_shape), np.uint8)
         open_frames(store, range(store.num_episodes)).read(rows, found["frames"])
-        found |= {"rows": store.frames(rows[:7]), "episodes": list(store.all_episode_columns())}
+        found |= {
+            "rows": store.frames(rows[:7]),
+            "episodes": [store.episode_columns(number) for number in range(store.num_episodes)],
+        }
         describe_episodes(store)
         find_problems(store)
         families = find_families(store)

@@ -18,8 +18,7 @@ from alewm.data.conversion.lerobot import LeRobotEpisodes
 from alewm.data.conversion.tables import parquet_columns
 from alewm.data.store import EpisodeStore
 from alewm.data.writer import StoreWriter
-from alewm.envs.push_t import demonstration_file
-from alewm.envs.push_t.demonstration_file import read_demonstrations
+from alewm.envs.push_t.demonstrations import read_demonstrations
 from alewm.errors import InputError
 from alewm.files import inside
 from alewm.interop.pretrained import save_pretrained
@@ -239,7 +238,7 @@ def test_a_member_of_an_archive_that_would_take_too_much_memory_is_refused(tmp_p
     else:
         (zipped if kind == "zip" else tarred)(write_zarr(tmp_path / "zarr", arrays), path)
     read_demonstrations(path)
-    monkeypatch.setattr(demonstration_file, "MOST_MEMBER_BYTES", 100)
+    monkeypatch.setattr("alewm.envs.push_t.demonstrations.MOST_MEMBER_BYTES", 100)
     with pytest.raises(InputError, match=rf"demonstrations\.{kind}.* bytes, at most 100 are read"):
         read_demonstrations(path)
 

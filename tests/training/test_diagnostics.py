@@ -2,8 +2,7 @@
 
 import torch
 
-from alewm.capacity.prior import polynomial_prior, survival
-from alewm.capacity.support import CapacitySupport
+from alewm.capacity.support import CapacitySupport, polynomial_prior, survival
 from alewm.training.validation import effective_rank, masked_variance, mean_entropy, precision_gap, variance
 
 

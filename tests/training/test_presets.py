@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from alewm.capacity.prior import polynomial_prior
+from alewm.capacity.support import polynomial_prior
 from alewm.config import from_dict, to_dict
 from alewm.errors import InputError
 from alewm.model.world_model import WorldModel

@@ -15,7 +15,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from alewm.capacity.prior import polynomial_prior, survival
+from alewm.capacity.support import polynomial_prior, survival
 from alewm.errors import InputError
 from alewm.model.checkpoint import checkpoints_in
 from alewm.training.checkpoint import load_world_model

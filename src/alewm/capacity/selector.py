@@ -2,8 +2,7 @@
 
 from torch import nn
 
-from alewm.capacity.prior import log_polynomial_prior
-from alewm.capacity.support import CapacitySupport
+from alewm.capacity.support import CapacitySupport, log_polynomial_prior
 from alewm.shapes import Float, Tensor
 
 

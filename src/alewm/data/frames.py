@@ -24,7 +24,7 @@ import torch
 from alewm.data import schema
 from alewm.data.checks import fault, read_by_hdf5
 from alewm.data.codec import BatchDecoder, DamagedError, Decoder, decoder_of
-from alewm.data.sidecar import beside, read_sidecar, write_sidecar
+from alewm.data.schema import beside, read_sidecar, write_sidecar
 from alewm.data.store import EpisodeStore
 from alewm.errors import InputError
 from alewm.progress import Progress

@@ -20,7 +20,7 @@ import numpy as np
 from alewm.config import ADDED_LATER, to_dict
 from alewm.data import schema
 from alewm.data.checks import fault
-from alewm.data.sidecar import beside, check_fingerprint, kept_beside, read_config_sidecar, write_sidecar
+from alewm.data.schema import beside, check_fingerprint, kept_beside, read_config_sidecar, write_sidecar
 from alewm.data.store import EpisodeStore
 from alewm.errors import InputError
 

@@ -31,7 +31,6 @@ from alewm.errors import InputError, unknown_name
 from alewm.shapes import FRAME_SKIP
 
 _NUM_SAMPLED_FRAMES = 32
-_EPISODES_PER_READ = 256
 
 
 class EpisodeStore:
@@ -191,17 +190,6 @@ class EpisodeStore:
         rows = self.rows_of(episode)
         others = self._other_names
         return {schema.ACTION: self.actions[rows], **{name: self._columns[name].read(rows) for name in others}}
-
-    def all_episode_columns(self) -> Iterator[dict[str, np.ndarray]]:
-        """The `episode_columns` of every episode in order; hundreds are read at once, since each read takes long."""
-        others = self._other_names
-        for first in range(0, self.num_episodes, _EPISODES_PER_READ):
-            parts = [self.rows_of(e) for e in range(first, min(first + _EPISODES_PER_READ, self.num_episodes))]
-            rows = slice(parts[0].start, parts[-1].stop)  # episodes follow each other: the index was checked for it
-            block = {schema.ACTION: self.actions[rows], **{name: self._columns[name].read(rows) for name in others}}
-            for part in parts:
-                here = slice(part.start - rows.start, part.stop - rows.start)
-                yield {name: values[here] for name, values in block.items()}
 
     @cached_property
     def _other_names(self) -> tuple[str, ...]:

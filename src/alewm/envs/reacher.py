@@ -44,7 +44,7 @@ LINK_LENGTH = 0.12
 TARGET_RADIUS = 0.015
 """Metres: that of the hidden target, as in dm_control's harder task."""
 
-_CAMERA = "fixed"
+CAMERA = "fixed"
 
 
 @cache
@@ -60,21 +60,13 @@ def model() -> Any:
 @cache
 def camera(shadow_size: int = 0) -> OffscreenCamera:
     """What draws the model, one per process and size of the shadow map: it looks straight down from 0.75 m."""
-    return OffscreenCamera(model(), _CAMERA, IMAGE_SIZE, shadow_size)
+    return OffscreenCamera(model(), CAMERA, IMAGE_SIZE, shadow_size)
 
 
 def finger_position(qpos: Float[np.ndarray, "2"]) -> Float[np.ndarray, "2"]:
     """(x, y) in metres of the finger at the joint angles `qpos`."""
     angles = np.cumsum(qpos)
     return LINK_LENGTH * np.array([np.cos(angles).sum(), np.sin(angles).sum()])
-
-
-def pixels_per_metre() -> float:
-    """Pixels of the native picture that a metre takes at the height of the finger."""
-    compiled = model()
-    height = compiled.camera(_CAMERA).pos[2] - compiled.body("finger").pos[2] - compiled.body("arm").pos[2]
-    seen: float = 2 * height * np.tan(np.deg2rad(float(compiled.camera(_CAMERA).fovy[0])) / 2)
-    return IMAGE_SIZE / seen
 
 
 class ReacherSimulator(MujocoSimulator):

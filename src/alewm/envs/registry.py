@@ -84,7 +84,7 @@ _TASKS = {
                 "expert-101": "alewm.envs.push_t.behaviour:collect_episodes_of_101_replays",
                 "weak": "alewm.envs.push_t.behaviour:collect_weak_episodes",
             },
-            demonstrations_home="alewm.envs.push_t.copies:copies_of_file",
+            demonstrations_home="alewm.envs.push_t.demonstrations:copies_of_file",
             where_demonstrations=WHERE_DEMONSTRATIONS_ARE,
             demonstrations_note=(
                 "Copies of the human demonstrations with noise of our choice: near the published file, not equal. "

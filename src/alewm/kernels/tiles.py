@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from alewm.errors import InputError
 from alewm.model.vit import ViTConfig
 
 
@@ -50,21 +49,6 @@ class Tile:
 
     def __str__(self) -> str:
         return ",".join(map(str, vars(self).values()))
-
-
-def tile_from(text: str) -> Tile:
-    """The tile that `str` wrote: rows,chunk,warps,stages,resident, or the first four of them."""
-    numbers = text.split(",")
-    if len(numbers) not in (4, 5) or not all(number.strip().isdigit() for number in numbers):
-        form = "rows,chunk,warps,stages,resident, for example 128,64,8,2,0"
-        raise InputError(f"A tile is written {form}; got {text!r}.")
-    tile = Tile(*map(int, numbers))
-    for name, value in vars(tile).items():
-        if value < 1 and name != "resident":
-            raise InputError(f"The {name} of a tile must be at least 1, got {value} in {text!r}.")
-        if name in ("rows", "chunk", "warps") and value & (value - 1):
-            raise InputError(f"The {name} of a tile must be a power of two, got {value} in {text!r}.")
-    return tile
 
 
 # Four warps multiply 64 rows at a time. Where weights stay, one or two programs fit on a processor of Hopper beside the

@@ -8,9 +8,8 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
-from alewm.capacity.prior import log_polynomial_prior
 from alewm.capacity.selector import CapacitySelector
-from alewm.capacity.support import CapacitySupport
+from alewm.capacity.support import CapacitySupport, log_polynomial_prior
 from alewm.config import Count, CountOrZero, Finite, check_ranges
 from alewm.devices import at_least_float32
 from alewm.errors import InputError

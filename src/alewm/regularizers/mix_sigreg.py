@@ -4,8 +4,7 @@ from typing import Literal
 
 import torch
 
-from alewm.capacity.prior import polynomial_prior
-from alewm.capacity.support import CapacitySupport
+from alewm.capacity.support import CapacitySupport, polynomial_prior
 from alewm.devices import at_least_float32, full_precision
 from alewm.kernels.characteristic_function import PathName
 from alewm.regularizers.inputs import check_distribution, check_latents, check_like, check_rows

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from alewm.capacity.prior import survival
+from alewm.capacity.support import survival
 from alewm.config import differences, late_field_defaults, to_dict
 from alewm.distributed import num_ranks, share_of_batch, this_rank, wait_for_all_ranks
 from alewm.errors import InputError

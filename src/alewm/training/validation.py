@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 
 import torch
 
-from alewm.capacity.prior import survival
-from alewm.capacity.support import CapacitySupport
+from alewm.capacity.support import CapacitySupport, survival
 from alewm.devices import at_least_float32
 from alewm.distributed import detached_mean
 from alewm.model.projector import BatchNorm

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from alewm.capacity.prior import polynomial_prior
+from alewm.capacity.support import polynomial_prior
 from alewm.devices import find_device
 from alewm.envs.two_room import TwoRoomVectorEnv
 from alewm.errors import InputError

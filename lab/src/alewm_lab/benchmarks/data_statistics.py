@@ -62,7 +62,7 @@ def measure(store: EpisodeStore, task: Task) -> dict[str, Figure]:
     has_states = set(task.state_columns) <= set(store.column_names)
     general, own = FileStatistics(), statistics_of(task) if has_states else None
     with Progress(f"measuring {store.path}", store.num_episodes, "episodes") as bar:
-        for columns in store.all_episode_columns():
+        for columns in map(store.episode_columns, range(store.num_episodes)):
             general.update(columns)
             own = _updated(own, columns)
             bar.advance()

@@ -51,6 +51,21 @@ def time_tiles(
     return timed(calls, device, repeats)
 
 
+def tile_from(text: str) -> Tile:
+    """The tile that `str` wrote: rows,chunk,warps,stages,resident, or the first four of them."""
+    numbers = text.split(",")
+    if len(numbers) not in (4, 5) or not all(number.strip().isdigit() for number in numbers):
+        form = "rows,chunk,warps,stages,resident, for example 128,64,8,2,0"
+        raise InputError(f"A tile is written {form}; got {text!r}.")
+    tile = Tile(*map(int, numbers))
+    for name, value in vars(tile).items():
+        if value < 1 and name != "resident":
+            raise InputError(f"The {name} of a tile must be at least 1, got {value} in {text!r}.")
+        if name in ("rows", "chunk", "warps") and value & (value - 1):
+            raise InputError(f"The {name} of a tile must be a power of two, got {value} in {text!r}.")
+    return tile
+
+
 def mlp_trials(num_rows: int, width: int, hidden: int, dtype: torch.dtype, device: torch.device) -> Iterator[TileTrial]:
     """The kernels of an MLP, one after the other."""
     draw = _Draws(device)
@@ -220,7 +235,6 @@ def bench_encoder_blocks(
 def _kernels(
     rows: int, tokens: int, config: ViTConfig, tiles: Sequence[str], repeats: int, where: torch.device
 ) -> list[dict[str, Any]]:
-    from alewm.kernels.tiles import tile_from
 
     dtype, width = _dtype(where), config.hidden_dim
     trials = [

@@ -6,8 +6,7 @@ from pathlib import Path
 import cv2
 import numpy as np
 
-from alewm.envs.push_t.copies import relative_demonstrations, training_demonstrations
-from alewm.envs.push_t.demonstration_file import read_demonstrations
+from alewm.envs.push_t.demonstrations import read_demonstrations, relative_demonstrations, training_demonstrations
 from alewm.envs.push_t.expert import Demonstration, demonstrate
 from alewm.envs.push_t.physics import SUBSTEPS, ContactPoint, PushTWorld
 from alewm.envs.push_t.render import PushTRenderer

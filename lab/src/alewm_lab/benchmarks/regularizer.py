@@ -6,8 +6,7 @@ from typing import Any
 
 import torch
 
-from alewm.capacity.prior import polynomial_prior
-from alewm.capacity.support import CapacitySupport
+from alewm.capacity.support import CapacitySupport, polynomial_prior
 from alewm.devices import find_device
 from alewm.errors import InputError
 from alewm.kernels.characteristic_function import PathName, choose, why_no_gpu_path, why_no_native_path

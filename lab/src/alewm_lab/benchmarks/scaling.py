@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 
-from alewm.capacity.prior import polynomial_prior
+from alewm.capacity.support import polynomial_prior
 from alewm.devices import find_device
 from alewm.errors import InputError
 from alewm.files import read_json

@@ -10,7 +10,6 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from alewm.capacity.prior import distance_from_survival
 from alewm.evaluation.statistics import Spread
 from alewm.sweeps.grid import MULTIPLIER
 from alewm.sweeps.library import EvaluationWork, TrainingRun, TrainingWork
@@ -22,6 +21,7 @@ from alewm_lab.experiments.contest import Groups
 from alewm_lab.experiments.experiment import Experiment, ExperimentFigure, Outcome, Recipe, Results
 from alewm_lab.experiments.request import TASK_TITLES, Request
 from alewm_lab.experiments.training_path import PATH_HEAD, PATH_LEGEND, path_cells
+from alewm_lab.oscillator.measures import distance_from_survival
 
 
 def learns_q(run: TrainingRun) -> bool:

@@ -7,7 +7,7 @@ from math import ceil
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, MaxNLocator
 
-from alewm.capacity.prior import polynomial_prior
+from alewm.capacity.support import polynomial_prior
 from alewm.errors import InputError
 from alewm.evaluation.settings import EvaluationSettings
 from alewm.evaluation.statistics import Spread

@@ -115,10 +115,10 @@ def _displacement(task: str, pairs: GoalPairs) -> np.ndarray:
         start, goal = (np.asarray(rows["proprio"], dtype=np.float64) for rows in (pairs.start_rows, pairs.goal_rows))
         scale = 1.0
     else:
-        from alewm.envs.reacher import finger_position, pixels_per_metre
+        from alewm.envs import reacher
 
         sides = (pairs.start_rows["qpos"], pairs.goal_rows["qpos"])
-        start, goal = (np.stack([finger_position(np.asarray(qpos)) for qpos in side]) for side in sides)
+        start, goal = (np.stack([reacher.finger_position(np.asarray(qpos)) for qpos in side]) for side in sides)
         scale = pixels_per_metre()
     moved: np.ndarray = scale * np.linalg.norm(start - goal, axis=-1)
     return moved
@@ -200,3 +200,13 @@ def _jitter(i: int) -> float:
 
 
 RECIPE = Recipe("reacher-capacity", "chosen capacity against the distance from start to goal, failures marked", build)
+
+
+def pixels_per_metre() -> float:
+    """Pixels of the native picture that a metre takes at the height of the finger."""
+    from alewm.envs import reacher
+
+    compiled = reacher.model()
+    height = compiled.camera(reacher.CAMERA).pos[2] - compiled.body("finger").pos[2] - compiled.body("arm").pos[2]
+    seen: float = 2 * height * np.tan(np.deg2rad(float(compiled.camera(reacher.CAMERA).fovy[0])) / 2)
+    return float(reacher.IMAGE_SIZE / seen)

@@ -14,7 +14,7 @@ import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from alewm.capacity.prior import distance_from_survival, survival
+from alewm.capacity.support import survival
 from alewm.evaluation.held_out import SAMPLE_SEED, EncodedWindows, Trained
 from alewm.evaluation.probes import PROBES, fit_networks, fit_ridge
 from alewm.model.world_model import WorldModel
@@ -25,6 +25,7 @@ from alewm.theme import Draw, Theme, panel_grid
 from alewm.training.validation import masked_variance
 from alewm_lab.experiments.experiment import Experiment, ExperimentFigure, MeasurementWork, Outcome, Recipe, Results
 from alewm_lab.experiments.request import TASK_TITLES, Request
+from alewm_lab.oscillator.measures import distance_from_survival
 
 
 @torch.no_grad()

@@ -6,11 +6,12 @@ Choosing hyperparameters on validation data, as the paper's search does.
 """
 
 from collections.abc import Iterable, Sequence
+from statistics import fmean
 from typing import Any
 
 import torch
 
-from alewm.capacity.prior import polynomial_prior, survival
+from alewm.capacity.support import polynomial_prior, survival
 from alewm.shapes import Float, Tensor
 from alewm.training.validation import covariance_spectrum, masked_variance, rank_of_spectrum
 from alewm_lab.oscillator.models import OscillatorModels
@@ -169,3 +170,8 @@ def select(records: Iterable[Record]) -> dict[str, list[Record]]:
 def _merit(entry: tuple[tuple[Any, ...], list[Record]]) -> tuple[float, float]:
     (weight, _), records = entry
     return sum(map(validation_score, records)) / len(records), -weight
+
+
+def distance_from_survival(masked_variance: Sequence[float], prior_survival: Sequence[float]) -> float:
+    """The mean over coordinates of |masked variance - ρ|; zero where the masked latent matches its target."""
+    return fmean(abs(v - rho) for v, rho in zip(masked_variance, prior_survival, strict=True))

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 import torch
 import torch.nn.functional as F
 
-from alewm.capacity.prior import log_polynomial_prior
+from alewm.capacity.support import log_polynomial_prior
 from alewm.shapes import Float, Tensor
 from alewm_lab.oscillator.study import OscillatorRun
 

@@ -15,8 +15,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from alewm.capacity.prior import distance_from_survival
 from alewm.files import write_bytes
+from alewm_lab.oscillator.measures import distance_from_survival
 from alewm_lab.oscillator.study import MAX_WIDTH, OUR_ALEWM, PAPER_ALEWM, TRUE_FACTORS
 
 Record = dict[str, Any]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 
 from alewm.capacity.prefix import gumbel_noise, mask_of_choice, prefix_masks, straight_through_choice
-from alewm.capacity.prior import log_polynomial_prior
+from alewm.capacity.support import log_polynomial_prior
 from alewm.errors import InputError
 from alewm.regularizers.mix_sigreg import mix_sigreg
 from alewm.regularizers.prefix_sigreg import prefix_sigreg

@@ -13,8 +13,7 @@ import cv2
 import numpy as np
 
 from alewm.envs.push_t import physics
-from alewm.envs.push_t.copies import relative_demonstrations
-from alewm.envs.push_t.demonstration_file import DemonstrationFile, read_demonstrations
+from alewm.envs.push_t.demonstrations import DemonstrationFile, read_demonstrations, relative_demonstrations
 from alewm.envs.push_t.physics import PushTWorld
 from alewm.envs.push_t.render import shared_renderer
 from alewm.shapes import UInt8

@@ -8,8 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from alewm.capacity.prior import polynomial_prior
-from alewm.capacity.support import CapacitySupport
+from alewm.capacity.support import CapacitySupport, polynomial_prior
 from alewm.data.splits import held_out_counts
 from alewm.data.windows import WindowShape
 from alewm.errors import InputError

@@ -6,7 +6,6 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from alewm.capacity.prior import distance_from_survival
 from alewm.envs.registry import get_task
 from alewm.errors import InputError
 from alewm.evaluation.probes import PROBES
@@ -15,6 +14,7 @@ from alewm.files import natural_order, read_json
 from alewm.tables import NONE, Cell, Row, Table
 from alewm.training.presets import SELECTED
 from alewm_lab.experiments.training_path import PATH_HEAD, PATH_LEGEND, path_cells
+from alewm_lab.oscillator.measures import distance_from_survival
 from alewm_lab.publishing.configuration_names import COLUMNS, TITLES, backbone, method_of, named_columns
 from alewm_lab.publishing.published import Configuration, PublishedRun, RunGroup
 

@@ -166,48 +166,8 @@ class PushTEnv(GoalEnv):
 
     ## Data
     `alewm collect push-t --demonstrations PATH` records copies of human demonstrations with noise, as the published
-    training file was made: 185 of the 206 public demonstrations (Diffusion Policy, 2023), each replayed 101 times from
-    its first state. The first copy is exact. PATH is `pusht_cchi_v7_replay.zarr`, its zip or tar, or an npz with its
-    arrays. `--held-out` records the other 21, `--copies` and `--noise` change the copies
-    (`alewm.envs.push_t.copies`). Besides the columns of `info`, a file has `family`, the number of the demonstration,
-    and `noise_std`.
-
-    ![Twelve human demonstrations](../images/envs/push-t-demonstrations.png)
-
-    Twelve of the 206, evenly spaced in the file: the first frame, the pusher's way from blue to red, and the block's
-    outline at every fifteenth step and the last (`python -m alewm_lab.publishing.demonstration_sheet PATH OUT`).
-
-    **How near this is to the published file.** The demonstrations, their lengths and the number of rows are the same.
-    Replayed here without noise, the block ends 0.00 pixels (median; mean 0.05, at most 9.3) from where it ended in the
-    206 demonstrations. Which 185 were taken is not published, but a random choice with the usual seed of 42 agrees with
-    all that is known of them: 2,514 rows in the other 21, 4,698 at every fifth row, the mean of actions, and the
-    velocities by which its authors scale (-2.9, 2.5; std 74.8, 74.1), which are those of these 185 without noise. The
-    noise is not published either. That the pusher strays so far means that actions are executed relative to where it
-    is, without steering back. Strengths are exponentially distributed over the copies, with a mean of 0.038:
-
-    | | published | ours |
-    |---|---|---|
-    | episodes, rows | 18,685, 2,336,736 | 18,685, 2,336,736 |
-    | action mean | -0.00781, 0.00686 | -0.00796, 0.00688 |
-    | action std | 0.2082, 0.2065 | 0.2089, 0.2070 |
-    | rows with an action beyond 1 | 0.12 % | 0.122 % |
-    | smallest and largest action | -1.50, 2.04 | -1.46, 1.95 |
-    | pusher x | -153 to 666 | -184 to 592 |
-    | pusher y | -91 to 724 | -57 to 616 |
-    | correlation of action and displacement | 0.99 | 0.990 |
-
-    What still differs: the strengths and the random numbers of the noise; the last row of an episode has no action here
-    and some number there, which explains most of the difference in std; and the block's positions are not known to
-    agree. The std by which its authors scale them (52.7, 57.5) is smaller than that of the demonstrations themselves
-    (64.6, 66.5), and noise enlarges it (73.1, 75.1 here), so that it is hardly that of the published file.
-
-    Without the demonstrations, `alewm collect push-t` says where they are and records an expert instead
-    (`--behaviour expert`). It brings the block to one random pose after another: it tries pushes out in copies of the
-    simulator, travels around the block to where the best one begins, and corrects it as it goes
-    (`alewm.envs.push_t.expert`). Every demonstration of the expert is one family of 16 episodes, the first exact and
-    the others with noise of three strengths (`alewm.envs.push_t.behaviour`); `--behaviour expert-101` replays each 101
-    times. Its files also have `goal_pose`, the pose that the expert had in mind. `--behaviour weak` is the public
-    collector's random policy, to compare with (`alewm.envs.push_t.behaviour`).
+    training file was made; without them, an expert is recorded (`--behaviour expert`).
+    [Push-T's data](../push-t-data.md) says how, and how near each is to the published file.
 
     ## Differences from the public version
     - The public version keeps the velocity of the block when a row is loaded into a scene that was already moving. Here
