@@ -19,7 +19,6 @@ dashes.
 """
 
 import json
-import re
 import sys
 from collections.abc import Iterable
 from dataclasses import fields
@@ -41,6 +40,7 @@ from alewm.errors import InputError, unknown_name
 from alewm.evaluation.decoder import PixelDecoder, find_decoder
 from alewm.evaluation.evaluate_run import EvaluatedRun
 from alewm.evaluation.settings import OWN_DYNAMICS
+from alewm.interop.hub import here_or_fetched, run_here_or_fetched
 from alewm.model.checkpoint import DESCRIPTION, checkpoints_in, weights_sha256
 from alewm.model.world_model import WorldModel
 from alewm.planning.distilled import DISTILLED, DistilledModel, load_distilled
@@ -251,23 +251,7 @@ def _checkpoint_at(path: str | Path) -> Path:
         return folder
     if saved := checkpoints_in(folder):
         return saved[-1]
-    # Probably a mistyped folder; asking the Hub for it would take half a minute.
-    is_hub_id = isinstance(path, str) and re.fullmatch(r"\w[\w.-]*/\w[\w.-]*", path) and not folder.parent.exists()
-    if is_hub_id:
-        return latest_checkpoint(_from_hub(str(path)))
-    return latest_checkpoint(folder)
-
-
-def _from_hub(name: str) -> Path:
-    try:
-        from alewm.interop.hub import PretrainedRun
-
-        return PretrainedRun.from_pretrained(name).run
-    except InputError as error:
-        raise InputError(f"{name} is no folder here, and could not be fetched from the Hub. {error}") from error
-    except OSError as error:  # what the Hub's client raises, and connections too
-        first_line = (str(error) or type(error).__name__).splitlines()[0]
-        raise InputError(f"{name} is no folder here, and could not be fetched from the Hub: {first_line}") from error
+    return latest_checkpoint(here_or_fetched(path))
 
 
 Paths = str | Path | Iterable[str | Path]
@@ -321,7 +305,7 @@ def evaluate(run: str | Path | LoadedModel, **options: Any) -> EvaluatedRun:
 
     Options are those of `alewm evaluate --help`: data, split, episodes, capacity, candidates, iterations, executed, ...
     """
-    folder = run.path if isinstance(run, LoadedModel) else Path(run)
+    folder = run.path if isinstance(run, LoadedModel) else run_here_or_fetched(run)
     command = _command(Evaluate, "evaluate", runs=(folder,), **options)
     if len(several := command.data_sets(folder)) > 1:
         raise InputError(f"{folder} learned from several data sets; name one, for example task={several[0]!r}.")

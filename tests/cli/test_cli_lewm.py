@@ -182,4 +182,5 @@ def test_the_licence_of_imported_weights_is_stated_or_unknown(alewm_here, releas
     card = SharedRun.of(tmp_path / "run").card("imported", tmp_path / "run")
     assert f"\nlicense: {licence}\n" in card
     assert f"| licence | {licence} |" in card
+    assert "a file of unknown origin: weights.pt" in card
     assert "apache" not in card

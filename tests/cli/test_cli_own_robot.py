@@ -10,7 +10,7 @@ import pytest
 
 from alewm.api import load
 from alewm.data.writer import StoreWriter
-from alewm.interop.hub import PretrainedRun
+from alewm.interop.pretrained import save_pretrained
 from alewm.planning.planner import PlanningConfig
 from alewm.planning.search import CEMConfig
 from command_line import run_alewm
@@ -66,7 +66,7 @@ def test_a_width_without_a_file_or_with_another_width_is_refused(refused):
 
 
 def test_the_model_is_planned_with_and_saved_without_an_environment(robot, tmp_path):
-    PretrainedRun(robot / "runs/my-robot").save_pretrained(tmp_path / "saved")
+    save_pretrained(robot / "runs/my-robot", tmp_path / "saved")
     images = np.zeros((2, 28, 28, 3), np.uint8)
     plans = [load(run).planner(SEARCH)(*images) for run in (robot / "runs/my-robot", tmp_path / "saved")]
     assert plans[0].shape == (25, 7)
@@ -85,5 +85,5 @@ def test_a_file_without_the_states_of_its_task_says_which_columns_it_lacks(alewm
     record_robot(tmp_path / "frames.h5", num_actions=2)
     alewm_here("train", "two-room-tiny", "--data", "frames.h5", "--out", "run", *FEW)
     assert "frames.h5 lacks the columns proprio, from which the environment of 'two-room'" in refused("evaluate", "run")
-    PretrainedRun(tmp_path / "run").save_pretrained(tmp_path / "saved")
+    save_pretrained(tmp_path / "run", tmp_path / "saved")
     assert not list((tmp_path / "saved").glob("pairs*"))

@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 from alewm.api import load
 from alewm.errors import InputError
 from alewm.evaluation.settings import EvaluationSettings
-from alewm.interop.hub import PretrainedRun
+from alewm.interop.hub import push_to_hub
 from alewm.interop.pretrained import save_pretrained
 from alewm.planning.planner import PlanningConfig
 from alewm.planning.search import CEMConfig
@@ -38,8 +38,7 @@ def evaluated_run(trained, tmp_path_factory):
 @pytest.fixture(scope="module")
 def shared(evaluated_run, tmp_path_factory):
     folder = tmp_path_factory.mktemp("shared") / "two-room-small"
-    PretrainedRun(evaluated_run).save_pretrained(folder)
-    return folder
+    return save_pretrained(evaluated_run, folder)
 
 
 def test_the_folder_holds_no_pickle_no_optimizer_and_no_path_of_this_machine(shared, data):
@@ -85,7 +84,7 @@ def test_the_card_says_what_the_run_s_files_say(shared, evaluated_run):
         assert f"| {k} | {count} | " in text
     assert 'alewm.load("two-room-small")' in text
     assert "alewm collect two-room --episodes 16 --seed 0 --image-size 28 --out two-room.h5" in text
-    assert PretrainedRun(evaluated_run).generate_model_card().data.tags == card.data.tags
+    assert "*Adaptive Latent Capacity for World Models* (Idan Achituve" in text
 
 
 def test_it_is_evaluated_with_its_own_pairs_and_says_how_many_ended_as_published(shared, alewm_here, tmp_path):
@@ -131,6 +130,14 @@ def test_a_shared_model_has_the_success_of_its_stored_weights(trained, alewm_her
     alewm_here(*share, "--weights", "bfloat16")
     assert "exists already" in refused(*share, "--weights", "float32")
     assert contents(tmp_path / "small") == before
+    sent = {}
+    monkeypatch.setattr("alewm.interop.hub.push_to_hub", lambda folder, name: sent.setdefault(name, contents(folder)))
+    alewm_here(*share, "--weights", "bfloat16", "--hub", "someone/small")
+    assert b'alewm.load("someone/small")' in sent["someone/small"]["README.md"]
+    assert sent["someone/small"].keys() == before.keys()
+    assert "OWNER/NAME, got 'small'" in refused(*share, "--weights", "bfloat16", "--hub", "small")
+    alewm_here(*share, "--weights", "bfloat16")
+    assert contents(tmp_path / "small") == before
     result = json.loads((tmp_path / "small/result.json").read_text())
     assert result["weights"] == "bfloat16"
     assert result["training"] == json.loads((run / "result.json").read_text())["training"]
@@ -157,38 +164,32 @@ def test_bfloat16_halves_the_matrices_and_stays_near(evaluated_run, shared, tmp_
 
 def test_a_folder_in_use_is_never_written_over(shared, evaluated_run):
     before = contents(evaluated_run)
-    for save in (PretrainedRun(shared).save_pretrained, lambda folder: save_pretrained(shared, folder)):
-        with pytest.raises(InputError, match="exists already and is not empty"):
-            save(evaluated_run)
+    with pytest.raises(InputError, match="exists already and is not empty"):
+        save_pretrained(shared, evaluated_run)
     assert contents(evaluated_run) == before
 
 
-def test_pushing_uploads_that_folder(shared, evaluated_run, monkeypatch):
-    uploaded = {}
+def test_the_card_of_a_repository_names_it_with_its_owner(evaluated_run, tmp_path):
+    text = (save_pretrained(evaluated_run, tmp_path / "small", name="someone/two-room") / "README.md").read_text()
+    assert 'alewm.load("someone/two-room")' in text
+    assert "`alewm evaluate someone/two-room` repeats the evaluation" in text
+    (entry,) = ModelCard(text).data.eval_results
+    assert ModelCard(text).data.model_name == "someone/two-room"
+    assert entry.dataset_type == "two-room"
 
-    class Api:
-        def __init__(self, token=None):
-            pass
 
-        def create_repo(self, repo_id, **_):
-            return type("Repo", (), {"repo_id": repo_id})
-
-        def upload_folder(self, repo_id, folder_path, **_):
-            uploaded[repo_id] = contents(Path(folder_path))
-            return "sent"
-
-    monkeypatch.setattr("huggingface_hub.hub_mixin.HfApi", Api)
-    assert PretrainedRun(evaluated_run).push_to_hub("someone/two-room-small") == "sent"
-    expected = contents(shared)
-    assert uploaded["someone/two-room-small"] == expected
+def test_only_an_id_with_its_owner_is_sent(shared):
+    with pytest.raises(InputError, match="OWNER/NAME, got 'two-room'"):
+        push_to_hub(shared, "two-room")
 
 
 def test_without_the_extra_the_rest_works_and_the_message_names_it():
     code = (
         "import sys\nsys.modules['huggingface_hub'] = None\n"
+        "import alewm\n"
         "import alewm.interop.pretrained, alewm.interop.lewm, alewm.interop.stable_worldmodel\n"
         "from alewm.errors import InputError\n"
-        "try:\n    import alewm.interop.hub\n"
+        "try:\n    alewm.load('someone/two-room')\n"
         "except InputError as error:\n    print(error)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -155,7 +155,7 @@ def test_files_that_are_no_lewm_are_refused_by_name(original, tmp_path):
         load_lewm(tmp_path / "d.pt")
     with pytest.raises(InputError, match=r"exactly one \.pt file, found a\.pt, b\.pt, c\.pt, d\.pt"):
         load_lewm(tmp_path)
-    with pytest.raises(InputError, match="Nothing is downloaded"):
+    with pytest.raises(InputError, match=r"does not exist; give a folder with config\.json"):
         load_lewm(tmp_path / "nowhere")
 
 

@@ -10,6 +10,7 @@ import torch
 from alewm.evaluation.evaluate_run import evaluate_run
 from alewm.evaluation.settings import EvaluationSettings
 from alewm.evaluation.success import read_records, summarise
+from alewm.interop.pretrained import SharedRun
 from alewm_lab.publishing.publish import episode_columns
 from alewm_lab.publishing.published import read_published
 
@@ -29,6 +30,12 @@ def test_what_is_published_of_a_model_is_what_lies_beside_its_weights(folder):
     for row, record in zip(published.episodes[""], records, strict=True):
         assert row.items() >= episode_columns(record, support).items()
     assert {name: result[name] for name in summarise(records)} == summarise(records)
+
+
+@pytest.mark.parametrize("folder", MODELS, ids=lambda folder: folder.name)
+def test_the_card_says_what_the_files_beside_it_say(folder, tmp_path):
+    copy = shutil.copytree(folder, tmp_path / folder.name, ignore=shutil.ignore_patterns("evaluations"))
+    assert (copy / "README.md").read_text() == SharedRun.of(copy).card(folder.name, copy)
 
 
 def test_the_models_fit_into_a_repository():

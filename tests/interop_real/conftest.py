@@ -36,16 +36,25 @@ def versioned(package):
     return f"{package} {metadata.version(package)}"
 
 
+@pytest.fixture(scope="session")
+def overlay_folder():
+    """The PYTHONPATH under which packages have other versions; without a name, those of the environment."""
+
+    def path_of(overlay=""):
+        folders = [OVERLAYS / overlay] if overlay else []
+        return os.pathsep.join(map(str, [*folders, ROOT / "tests/helpers", ROOT / "tests/interop_real"]))
+
+    return path_of
+
+
 @pytest.fixture
-def with_overlay():
+def with_overlay(overlay_folder):
     """Runs a script of this folder where one package has another version; what its last line says, as JSON."""
 
     def run(overlay, script, *arguments):
-        folders = [ROOT / "tests/helpers", ROOT / "tests/interop_real"]
-        path = [str(folder) for folder in ([OVERLAYS / overlay] if overlay else []) + folders]
         done = subprocess.run(
             [sys.executable, "-W", "ignore", str(ROOT / "tests/interop_real" / script), *map(str, arguments)],
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(path)},
+            env={**os.environ, "PYTHONPATH": overlay_folder(overlay)},
             capture_output=True,
             text=True,
         )

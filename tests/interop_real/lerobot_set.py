@@ -1,30 +1,23 @@
-"""Writes a small data set with the LeRobot that Python was started with; prints its format's version as JSON."""
+"""Writes a small data set with the LeRobot that Python was started with; prints its format's version as JSON.
+
+A script, because the version of LeRobot is decided by the folders that Python is started with.
+"""
 
 import inspect
 import json
 import sys
 from pathlib import Path
 
-import numpy as np
 from lerobot.datasets.lerobot_dataset import CODEBASE_VERSION, LeRobotDataset
-
-LENGTHS = (6, 9, 7)
-
-
-def frames(episode):
-    """Pixels and actions of an episode, which the check knows too."""
-    generator = np.random.default_rng(episode)
-    length = LENGTHS[episode]
-    pixels = generator.integers(0, 256, (length, 32, 32, 3), dtype=np.uint8)
-    return pixels, generator.normal(size=(length, 2)).astype(np.float32)
+from lerobot_frames import LENGTHS, SIZE, frames
 
 
-def main(folder):
+def main(folder, kind):
     features = {
-        "observation.images.top": {"dtype": "image", "shape": (32, 32, 3), "names": ["height", "width", "channel"]},
+        "observation.images.top": {"dtype": kind, "shape": (SIZE, SIZE, 3), "names": ["height", "width", "channels"]},
         "action": {"dtype": "float32", "shape": (2,), "names": ["x", "y"]},
     }
-    dataset = LeRobotDataset.create("here/there", fps=10, features=features, root=folder, use_videos=False)
+    dataset = LeRobotDataset.create("here/there", fps=10, features=features, root=folder, use_videos=kind == "video")
     takes_task = "task" in inspect.signature(dataset.add_frame).parameters
     for episode in range(len(LENGTHS)):
         for pixels, action in zip(*frames(episode), strict=True):
@@ -40,4 +33,4 @@ def main(folder):
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), sys.argv[2])

@@ -21,7 +21,8 @@ class Convert:
     """
 
     source: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="SOURCE")]
-    """The folder of the data set or of the recordings, or a data file."""
+    """The folder of the data set or of the recordings, a data set of the Hub (OWNER/NAME, fetched whole), or a data
+    file."""
     out: Path
     """The file to write; its folder is made if it does not exist."""
     format: Literal["auto", "recordings", "lerobot", "stable-worldmodel"] = "auto"
@@ -51,15 +52,18 @@ class Convert:
         from alewm.data.conversion.convert import convert, copy_file, open_source
         from alewm.data.conversion.frames import FrameSize
         from alewm.data.store import EpisodeStore
+        from alewm.interop.hub import here_or_fetched, is_hub_id
 
         if self.source.is_file():
             self._check_flags_of_files()
             made, notes = copy_file(self.source, self.out, self.jobs)
         else:
             size = FrameSize(None if self.image_size == "None" else self.image_size, self.fit)
+            folder = here_or_fetched(self.source, "dataset")
             made, notes = convert(
-                open_source(self.source, self.format, camera=self.camera, size=size),
+                open_source(folder, self.format, camera=self.camera, size=size),
                 self.out,
+                repository=f"{self.source} at revision {folder.name}" if is_hub_id(self.source) else None,
                 task=self.task,
                 fps=self.fps,
                 frame_skip=self.frame_skip,

@@ -23,7 +23,8 @@ class Evaluate:
     """
 
     runs: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN ...", help_behavior_hint="")]
-    """Run folders of `alewm train`, or folders of shared models, which bring their held-out pairs along."""
+    """Run folders of `alewm train`, folders of shared models, which bring their held-out pairs along, or repositories
+    of the Hub (OWNER/NAME), which are fetched into runs/OWNER/NAME."""
     data: Maybe[Path] = None
     """The data file, if it is no longer where the run was trained."""
     task: Maybe[str] = None
@@ -94,6 +95,7 @@ class Evaluate:
         from alewm.errors import InputError
         from alewm.evaluation.evaluate_run import evaluate_run
         from alewm.evaluation.settings import EvaluationSettings
+        from alewm.interop.hub import run_here_or_fetched
 
         if not self.runs or (self.out is not None and len(self.runs) > 1):
             raise InputError("Name a run folder (and, with --out, only one): alewm evaluate RUN.")
@@ -110,7 +112,7 @@ class Evaluate:
         device = find_device(self.device)
         asked = [
             (run, replace(settings, data_set=each, pairs_per_episode=count))
-            for run in self.runs
+            for run in map(run_here_or_fetched, self.runs)
             for each in self.data_sets(run)
             for count in dict.fromkeys(self.pairs_per_episode)
         ]

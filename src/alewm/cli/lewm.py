@@ -19,7 +19,7 @@ class ImportLeWM:
     """
 
     path: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="PATH")]
-    """The folder or the .pt file."""
+    """The folder, the .pt file, or a repository of the Hub (OWNER/NAME)."""
     out: Path
     """The run folder to make."""
     task: Maybe[str] = None
@@ -34,12 +34,13 @@ class ImportLeWM:
     """Map patches in bfloat16, as training in mixed precision did. Released LeWM weights were trained so, and their
     latents in float32 may be off by a standard deviation; which of the two plans better, evaluation tells."""
     license: Maybe[str] = None
-    """The licence of the weights as their source states it, for example mit; a card says it is unknown otherwise."""
+    """The licence of the weights as their source states it, for example mit. If not given, the one in the card
+    (README.md) beside the weights; where that states none, a card of ours says that it is unknown."""
 
     def run(self) -> None:
         from alewm.interop.lewm import import_lewm
 
-        import_lewm(
+        run = import_lewm(
             self.path,
             self.out,
             task=self.task,
@@ -49,6 +50,12 @@ class ImportLeWM:
             rounds_pixels=self.rounds_pixels,
             license_id=self.license,
         )
+        if "license" not in run.result()["training"]:
+            print(
+                "note: the source states no licence for these weights. Give --license where you know it; without one, "
+                "what is shared of them says that it is unknown.",
+                file=sys.stderr,
+            )
         print(self.out)
 
 

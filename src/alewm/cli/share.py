@@ -6,6 +6,8 @@ from typing import Annotated, Literal
 
 import tyro
 
+from alewm.cli.flags import Maybe
+
 
 @dataclass(frozen=True)
 class Share:
@@ -24,6 +26,9 @@ class Share:
     """auto (a GPU where there is one), cpu, cuda, cuda:1 or mps."""
     animations: int = 2
     """Episodes to film."""
+    hub: Maybe[str] = None
+    """OWNER/NAME: send the folder to this repository of the Hugging Face Hub, under which its card then names it.
+    Needs the extra hub and a token (hf auth login)."""
 
     def run(self) -> None:
         """Writes the folder, and prints the success of its weights and its path."""
@@ -31,14 +36,23 @@ class Share:
         from alewm.errors import InputError
         from alewm.evaluation.evaluate_run import interval_in_words, percent
         from alewm.files import read_json
+        from alewm.interop.hub import check_hub_name, push_to_hub
         from alewm.interop.pretrained import share_run
 
         if self.animations < 0:
             raise InputError(f"--animations must not be negative, got {self.animations}.")
-        device = find_device(self.device)
+        if self.hub is not None:
+            check_hub_name(self.hub)
         shared = share_run(
-            self.run_folder, self.out, weights=self.weights, device=device, num_animations=self.animations
+            self.run_folder,
+            self.out,
+            weights=self.weights,
+            device=find_device(self.device),
+            num_animations=self.animations,
+            name=self.hub,
         )
         result = read_json(shared / "result.json")
         print(f"success {percent(result['success_rate'])} of {result['episodes']} pairs ({interval_in_words(result)})")
+        if self.hub is not None:
+            print(push_to_hub(shared, self.hub))
         print(shared)

@@ -1,45 +1,103 @@
-"""Runs on the Hugging Face Hub, by its own mixin: `save_pretrained`, `from_pretrained`, `push_to_hub`.
+"""Repositories of the Hugging Face Hub by their ids, OWNER/NAME: fetched where a folder could stand, and sent.
 
-Needs the extra `hub`; everything else in the package works without it. Local folders need no network.
+Needs the extra `hub`, and only where an id is given. `HF_ENDPOINT`, `HF_TOKEN` and `HF_HOME` mean what they mean to the
+Hub's own client.
 """
 
+import re
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from alewm.errors import InputError, install_line
-from alewm.files import check_new_folder
-from alewm.interop.pretrained import SharedRun, WeightType, save_pretrained
-from alewm.training.checkpoint import latest_checkpoint
 
-try:
-    from huggingface_hub import ModelCard, ModelHubMixin, snapshot_download
-except ModuleNotFoundError as error:
-    raise InputError(
-        f"The Hub needs the package {error.name!r}, which is not installed. {install_line('hub')}"
-    ) from error
+CARD = "README.md"
+_ID = re.compile(r"\w[\w.-]*/\w[\w.-]*")
 
 
-class PretrainedRun(ModelHubMixin):
-    """A run folder, a shared folder or a repository of the Hub, to be saved or sent; `alewm.load` plans with it."""
+def is_hub_id(path: str | Path) -> bool:
+    """Whether `path` can only be the id of a repository.
 
-    def __init__(self, run: Path, weights: WeightType = "float32") -> None:
-        self.run, self.weights = Path(run), weights
+    Where its first part is a folder here, it is probably a mistyped path; asking the Hub for it would take half a
+    minute.
+    """
+    return _ID.fullmatch(str(path)) is not None and not Path(path).exists() and not Path(path).parent.exists()
 
-    def save_pretrained(self, save_directory: str | Path, **options: Any) -> str | None:
-        """The mixin's `save_pretrained`, into a new folder: what is in a folder already is never touched."""
-        latest_checkpoint(self.run)  # a run without one is refused before anything is made
-        check_new_folder(Path(save_directory))
-        return super().save_pretrained(save_directory, **options)
 
-    def generate_model_card(self, *_: Any, **__: Any) -> ModelCard:
-        return ModelCard(SharedRun.of(self.run, self.weights).card(self.run.resolve().name, self.run))
+def here_or_fetched(
+    path: str | Path, kind: Literal["model", "dataset"] = "model", patterns: Sequence[str] | None = None
+) -> Path:
+    """`path`; of an id, the folder in the Hub's cache that holds the repository's files, or those of `patterns`.
 
-    def _save_pretrained(self, save_directory: Path) -> None:
-        save_pretrained(self.run, save_directory, self.weights)
+    The name of that folder is the revision. Its files are links, and nothing is written there.
+    """
+    return _fetched(str(path), repo_type=kind, allow_patterns=patterns) if is_hub_id(path) else Path(path)
 
-    @classmethod
-    def _from_pretrained(cls, *, model_id: str, **options: Any) -> "PretrainedRun":
-        if Path(model_id).is_dir():
-            return cls(Path(model_id))
-        wanted = ("revision", "cache_dir", "force_download", "local_files_only", "token")
-        return cls(Path(snapshot_download(model_id, **{name: options[name] for name in wanted if name in options})))
+
+def run_here_or_fetched(path: str | Path) -> Path:
+    """`path`; of an id, a copy of the repository in runs/OWNER/NAME, where results can be written beside it."""
+    if not is_hub_id(path):
+        return Path(path)
+    copy = Path("runs", path)
+    if copy.exists() and not (copy / ".cache" / "huggingface").is_dir():
+        raise InputError(f"{copy} exists already and was not fetched from the Hub. Name that folder, or move it away.")
+    _fetched(str(path), local_dir=copy)
+    return copy
+
+
+def _fetched(name: str, **options: Any) -> Path:
+    try:
+        return Path(_client().snapshot_download(name, **options))
+    except InputError as error:
+        raise InputError(f"{name} is no folder here, and could not be fetched from the Hub. {error}") from error
+    except _FAILURES as error:
+        raise InputError(
+            f"{name} is no folder here, and could not be fetched from the Hub: {_first_line(error)}"
+        ) from error
+
+
+def push_to_hub(folder: Path, name: str, *, private: bool = False) -> str:
+    """Sends a folder of `save_pretrained` or `alewm share` to the repository `name`; the address of the commit."""
+    check_hub_name(name)
+    try:
+        api = _client().HfApi()
+        api.create_repo(name, private=private, exist_ok=True)
+        return str(api.upload_folder(repo_id=name, folder_path=folder, ignore_patterns=["evaluations/*", ".cache/*"]))
+    except _FAILURES as error:
+        raise InputError(f"{folder} could not be sent to {name} on the Hub: {_first_line(error)}") from error
+
+
+def check_hub_name(name: str) -> None:
+    """Refuse what is no id with its owner."""
+    if _ID.fullmatch(name) is None:
+        raise InputError(f"A repository of the Hub is named OWNER/NAME, got {name!r}.")
+
+
+def licence_in_card(folder: Path) -> str | None:
+    """The licence that the card in `folder` states for the Hub; None where there is no card or it states none."""
+    if not (folder / CARD).is_file():
+        return None
+    front_matter = re.match(r"---\s*\n(.*?)\n---", (folder / CARD).read_text("utf-8", errors="replace"), re.DOTALL)
+    if front_matter is None:
+        return None
+    stated = re.search(r"""^license:[ \t]*["']?([\w.+-]+)["']?[ \t]*$""", front_matter[1], re.MULTILINE)
+    return stated[1] if stated else None
+
+
+# What the client raises is an OSError, mostly; an upload that fails in a thread is a RuntimeError, a bad id a
+# ValueError.
+_FAILURES = (OSError, RuntimeError, ValueError)
+
+
+def _client() -> Any:
+    try:
+        import huggingface_hub
+    except ModuleNotFoundError as error:
+        raise InputError(
+            f"The Hub needs the package {error.name!r}, which is not installed. {install_line('hub')}"
+        ) from error
+    return huggingface_hub
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error) or type(error).__name__).splitlines()[0]

@@ -31,6 +31,7 @@ from alewm.data.store import EpisodeStore
 from alewm.envs.registry import get_task
 from alewm.envs.task import Task
 from alewm.errors import InputError
+from alewm.interop.hub import is_hub_id, licence_in_card
 from alewm.interop.lewm_format import (
     CONFIG,
     Generation,
@@ -85,6 +86,8 @@ def import_lewm(
 ) -> RunFolder:
     """A new run in `out` with the LeWM weights at `path`; `rounds_pixels` if they were trained in mixed precision.
 
+    `path` is a folder, a `.pt` file or a repository of the Hub. The licence is what its card states, or `license_id`.
+
     The files hold neither the task nor how actions were normalised. Statistics come from the training episodes of
     `data_path`, or from `action_mean` and `action_std`, which win; the task from the file's label or from `task`.
     """
@@ -101,7 +104,13 @@ def import_lewm(
 
     run_config = RunConfig(task=chosen.name, model=config, objective=ObjectiveConfig(method="lewm"))
     origin = {"format": "lewm", "file": files.weights_path.name, "sha256": files.sha256}
-    origin |= {"license": license_id} if license_id is not None else {}
+    folder_of_weights = files.weights_path.parent
+    origin |= {"repository": str(path), "revision": folder_of_weights.name} if is_hub_id(path) else {}
+    stated = licence_in_card(folder_of_weights)
+    if license_id is not None and stated not in (None, license_id):
+        raise InputError(f"The card beside the weights states the licence {stated!r}, --license says {license_id!r}.")
+    if (licence := license_id or stated) is not None:
+        origin["license"] = licence
     identity = data.identity if data is not None else {"path": None, "fingerprint": None}
     extras: dict[str, Any] = {
         "task": chosen.name,

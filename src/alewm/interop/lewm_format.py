@@ -21,6 +21,7 @@ import torch
 
 from alewm.errors import InputError
 from alewm.files import read_object, write_bytes, write_json
+from alewm.interop.hub import CARD, here_or_fetched
 from alewm.model.predictor import PredictorConfig
 from alewm.model.vit import ViTConfig
 from alewm.model.world_model import WorldModelConfig
@@ -310,8 +311,8 @@ class LeWMFiles:
 
 
 def read_lewm(path: Path) -> LeWMFiles:
-    """The checkpoint at `path`: a folder with config.json and one `.pt`, or that `.pt` itself."""
-    weights = _weights_path(path)
+    """The checkpoint at `path`: a folder or repository of the Hub with config.json and one `.pt`, or that `.pt`."""
+    weights = _weights_path(here_or_fetched(path, patterns=("*.json", "*.pt", CARD)))
     config_path = weights.parent / CONFIG
     return LeWMFiles(
         weights,
@@ -346,8 +347,8 @@ def _weights_path(path: Path) -> Path:
         return path
     if not path.is_dir():
         raise InputError(
-            f"{path} does not exist; give a folder with {CONFIG} and {WEIGHTS}, or a .pt file. "
-            f"Nothing is downloaded: fetch a repository of the Hub first (hf download NAME --local-dir FOLDER)."
+            f"{path} does not exist; give a folder with {CONFIG} and {WEIGHTS}, a .pt file, or a repository of the "
+            f"Hub (OWNER/NAME)."
         )
     if (path / WEIGHTS).is_file():
         return path / WEIGHTS

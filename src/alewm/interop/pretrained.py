@@ -100,7 +100,7 @@ def model_card(
     parts = [
         _front_matter(name, config.task, result, extras),
         f"# {name}\n",
-        "A latent world model that plans from pixels, made with `alewm`.\n",
+        f"A latent world model that plans from pixels, made with `alewm`. {_method(config.objective.method)}\n",
         *([f"![An episode planned with it]({picture})\n"] if picture else []),
         _table(("", ""), [(label, value) for label, value in facts if value is not None]),
         "## Success\n",
@@ -113,6 +113,15 @@ def model_card(
         *(_evaluation(name, data, brings_pairs) for data in files.values()),
     ]
     return "\n".join(parts)
+
+
+def _method(name: str) -> str:
+    """The paper by title and authors: no public address of it is known."""
+    method = "LeWM, the baseline of" if name == "lewm" else "that of"
+    return (
+        f"Its method is {method} *Adaptive Latent Capacity for World Models* (Idan Achituve, Lior Dikstein, Idit "
+        f"Diamant, Arnon Netzer and Hai Victor Habi, 2026)."
+    )
 
 
 UNKNOWN_LICENCE = "unknown"
@@ -221,7 +230,12 @@ def _code(command: Any) -> str | None:
 
 def _origin(extras: Mapping[str, Any]) -> str | None:
     origin = extras.get("imported_from")
-    return f"{origin['format']}, {origin['file']}, sha256 {origin['sha256']}" if origin else None
+    if origin is None:
+        return None
+    where = "a file of unknown origin"
+    if (name := origin.get("repository")) is not None:
+        where = f"[{name}](https://huggingface.co/{name}) at revision {origin['revision']}"
+    return f"{where}: {origin['file']} ({origin['format']}), sha256 {origin['sha256']}"
 
 
 WeightType = Literal["float32", "bfloat16"]
@@ -279,8 +293,12 @@ class SharedRun:
         )
 
 
-def save_pretrained(run: Path, out: Path, weights: WeightType = "float32") -> Path:
-    """The new folder `out` with the newest checkpoint of `run`, ready to be shared."""
+def save_pretrained(run: Path, out: Path, weights: WeightType = "float32", *, name: str | None = None) -> Path:
+    """The new folder `out` with the newest checkpoint of `run`, ready to be shared.
+
+    `name` is what its card calls the model, such as the OWNER/NAME under which it will be on the Hub; if not given,
+    that of the folder.
+    """
     check_new_folder(out)
     shared = SharedRun.of(run, weights)
     with new_folder(out) as partial:
@@ -288,7 +306,7 @@ def save_pretrained(run: Path, out: Path, weights: WeightType = "float32") -> Pa
             if path.is_file():
                 (partial / path.relative_to(run)).parent.mkdir(exist_ok=True)
                 shutil.copyfile(path, partial / path.relative_to(run))
-        fill_pretrained(run, shared, partial, weights, name=out.resolve().name)
+        fill_pretrained(run, shared, partial, weights, name=name or out.resolve().name)
     return out
 
 
@@ -363,22 +381,31 @@ def stored_weights(model: WorldModel, weights: WeightType) -> dict[str, Tensor]:
     }
 
 
-def share_run(run: Path, out: Path, *, weights: WeightType, device: torch.device, num_animations: int = 0) -> Path:
+def share_run(
+    run: Path,
+    out: Path,
+    *,
+    weights: WeightType,
+    device: torch.device,
+    num_animations: int = 0,
+    name: str | None = None,
+) -> Path:
     """The new folder `out` with the newest weights of the finished run, evaluated as they are stored there.
 
-    It appears when it is complete; an interrupted call leaves nothing under that name. A folder that holds these very
-    weights, evaluated, is left as it is.
+    Its card calls the model `name`; if not given, as the folder. It appears when it is complete; an interrupted call
+    leaves nothing under that name. Of a folder that holds these very weights, evaluated, only the card is written anew.
     """
+    title = name or out.resolve().name
     if _is_shared(run, out, weights):
+        write_text(out / "README.md", SharedRun.of(out, weights).card(title, out))
         return out
     check_new_folder(out)
     if "training" not in read_if_there(run / "result.json"):
         raise InputError(f"{run} is no finished run: repeat its `alewm train` command to train it to its end.")
     description = read_description(latest_checkpoint(run))
     if len(description.config.data_sets) > 1:
-        raise InputError(f"{run} learned from several data sets; save it with PretrainedRun (docs/ecosystem.md).")
+        raise InputError(f"{run} learned from several data sets; save it with save_pretrained (docs/ecosystem.md).")
     task_of(data_set_of(description))
-    title = out.resolve().name
     with new_folder(out) as partial:
         fill_pretrained(run, SharedRun.of(run, weights), partial, weights, name=title)
         write_json(partial / "result.json", {"training": read_json(partial / "result.json")["training"]})

@@ -39,7 +39,8 @@ def open_source(
     if not path.is_dir():
         raise InputError(
             f"{path} is no folder. Give the folder of a LeRobot data set, a Lance table or a folder of columns that "
-            f"stable-worldmodel wrote, a folder of videos and their actions, or a data file."
+            f"stable-worldmodel wrote, a folder of videos and their actions, a data set of the Hub (OWNER/NAME), or a "
+            f"data file."
         )
     if kind == "lerobot" or (kind == "auto" and is_lerobot(path)):
         return LeRobotEpisodes(path, camera, size)
@@ -59,6 +60,7 @@ def convert(
     source: Source,
     out: Path,
     *,
+    repository: str | None = None,
     task: str | None = None,
     fps: float | None = None,
     frame_skip: int | None = None,
@@ -68,7 +70,8 @@ def convert(
     """What was added to `out` now, and notes for the person who asked.
 
     As with collecting, a repeated call continues after an interruption, a complete file is left as it is, and one made
-    from other recordings or with other settings is refused. `fps` is stored where the recordings do not know theirs.
+    from other recordings or with other settings is refused. `fps` is stored where the recordings do not know theirs,
+    and `repository` where they came from the Hub.
     """
     known = source.num_episodes
     wanted = known if num_episodes is None else num_episodes
@@ -80,6 +83,7 @@ def convert(
         raise InputError(f"--frame-skip is a number of rows, 1 or more; got {frame_skip}.")
     rate = fps or source.fps
     attributes: dict[str, Any] = {"source": source.identity(), "image_size": source.size.image_size}
+    attributes |= {"repository": repository} if repository is not None else {}
     attributes |= {"task": task} if task is not None else {}
     attributes |= {"fps": rate} if rate is not None else {}
     attributes |= {schema.FRAME_SKIP: frame_skip} if frame_skip is not None else {}
