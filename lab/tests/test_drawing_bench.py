@@ -2,7 +2,7 @@
 
 import json
 
-from alewm.kernels.raster_c import CRenderer
+from alewm.kernels.raster import CRenderer
 from alewm_lab.benchmarks.drawing import bench_drawing, compare_renderers
 
 

@@ -128,12 +128,15 @@ def noise_store(path: Path) -> EpisodeStore:
 
 
 @pytest.mark.parametrize(("limit", "kind"), [(2**30, DecodedFrames), (0, DownsampledFrames)])
-def test_smaller_frames_are_the_same_whether_kept_or_made_at_each_read(tmp_path: Path, limit: int, kind: type) -> None:
+def test_smaller_frames_are_the_same_whether_kept_or_made_at_each_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: int, kind: type
+) -> None:
+    monkeypatch.setattr("alewm.data.frames.DECODED_LIMIT_BYTES", limit)
     store = noise_store(tmp_path / "a.h5")
     config = LoaderConfig(batch_size=2, image_size=4, shuffle=False)
     full_config = LoaderConfig(batch_size=2, shuffle=False)
     with (
-        WindowLoader(store, [1, 3], IDENTITY, config, decoded_limit_bytes=limit) as small,
+        WindowLoader(store, [1, 3], IDENTITY, config) as small,
         WindowLoader(store, [1, 3], IDENTITY, full_config) as full,
     ):
         assert isinstance(small.frames, kind)

@@ -17,7 +17,7 @@ from alewm.envs.registry import get_task
 from alewm.errors import InputError
 from alewm.evaluation.held_out import drawing_of
 from alewm.evaluation.settings import EvaluationSettings
-from alewm.kernels.raster_c import CRenderer
+from alewm.kernels.raster import CRenderer
 from alewm.training.checkpoint import DataSet
 
 BATCHED = Drawing("batched")
@@ -263,7 +263,7 @@ def test_nonsense_in_a_file_is_refused(attributes):
 
 
 def test_mujoco_draws_where_batches_cannot(monkeypatch, capsys):
-    monkeypatch.setattr("alewm.envs.batched.raster_c.why_not", lambda: "no C compiler was found")
+    monkeypatch.setattr("alewm.envs.batched.raster.why_no_c_renderer", lambda: "no C compiler was found")
     painter = ReacherSimulator.painter(Drawing("batched", 2048))
     world = ReacherSimulator()
     np.testing.assert_array_equal(painter.paint([painter.look(world)])[0], world.draw())

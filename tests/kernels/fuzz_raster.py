@@ -9,13 +9,13 @@ import numpy as np
 
 from address_sanitizer import FLAGS
 from alewm.errors import InputError
-from alewm.kernels import raster_c
+from alewm.kernels import raster
 from triangle_scenes import random_poses, random_scene
 
-raster_c._FLAGS = (*raster_c._FLAGS, *FLAGS, "-fsanitize=undefined", "-fno-sanitize-recover=undefined")
+raster._FLAGS = (*raster._FLAGS, *FLAGS, "-fsanitize=undefined", "-fno-sanitize-recover=undefined")
 
 
-ARRAYS = [name for name in raster_c._ARRAYS if name != "lights"]  # a scene may have any number of lights
+ARRAYS = [name for name in raster._ARRAYS if name != "lights"]  # a scene may have any number of lights
 
 
 def wild(poses, random):
@@ -39,7 +39,7 @@ def refused():
         short = getattr(scene, name)[:-1]
         shapes = {"mirrored_camera": "camera", "mirrored_eye": "eye"}  # these follow from others
         try:
-            raster_c.CRenderer(replace(scene, **{shapes.get(name, name): short}))
+            raster.CRenderer(replace(scene, **{shapes.get(name, name): short}))
         except (InputError, ValueError):
             count += 1
     return count
@@ -62,6 +62,6 @@ if __name__ == "__main__":
         poses = random_poses(i, scene, int(random.integers(0, 4)))
         kind, poses = wild(poses, random)
         kinds[kind] += 1
-        frames = raster_c.CRenderer(scene, int(random.integers(1, 3))).draw(poses)
+        frames = raster.CRenderer(scene, int(random.integers(1, 3))).draw(poses)
         assert frames.shape == (len(poses), scene.size, scene.size, 3)
     print(json.dumps({"drawn": count, "kinds": kinds, "arrays": ARRAYS, "refused": refused()}))

@@ -10,9 +10,9 @@ import torch
 
 from address_sanitizer import FUZZ_ROUNDS, run_with_address_sanitizer
 from alewm.errors import InputError
-from alewm.kernels.raster import draw_reference
-from alewm.kernels.raster_c import CRenderer
+from alewm.kernels.raster import CRenderer
 from alewm.kernels.raster_triton import Blocks, TritonRenderer
+from raster_reference import draw_reference
 from triangle_scenes import random_poses, random_scene
 
 KINDS = {

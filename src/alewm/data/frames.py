@@ -238,12 +238,11 @@ def open_frames(
     *,
     image_size: int | None = None,
     num_threads: int = 1,
-    decoded_limit_bytes: int = DECODED_LIMIT_BYTES,
 ) -> FrameSource:
     """The fastest source of the frames of `episodes` that fits in memory.
 
     Frames at their stored size stay compressed. Frames asked for at a smaller `image_size` are decoded once and kept
-    if they fit in `decoded_limit_bytes`, and otherwise decoded and downsampled at each read.
+    if they fit in `DECODED_LIMIT_BYTES`, and otherwise decoded and downsampled at each read.
     """
     rows = store.drawn_rows(episodes)
     if store not in _TABLES:
@@ -259,7 +258,7 @@ def open_frames(
     if image_size is None or (image_size, image_size) == store.frame_shape[:2]:
         return source
     small = DownsampledFrames(source, image_size)
-    if len(rows) * int(np.prod(small.shape)) > decoded_limit_bytes:
+    if len(rows) * int(np.prod(small.shape)) > DECODED_LIMIT_BYTES:
         return small
     return DecodedFrames(small, rows, num_threads)
 

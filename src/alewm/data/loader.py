@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from alewm.config import Count, CountOrZero, check_ranges
-from alewm.data.frames import DECODED_LIMIT_BYTES, open_frames
+from alewm.data.frames import open_frames
 from alewm.data.normalize import ActionStatistics
 from alewm.data.store import EpisodeStore
 from alewm.data.windows import WindowShape
@@ -147,7 +147,6 @@ class WindowLoader:
         rank: int = 0,
         num_ranks: int = 1,
         pin_memory: bool = False,
-        decoded_limit_bytes: int = DECODED_LIMIT_BYTES,
     ) -> None:
         if statistics.action_dim != store.action_dim:
             raise InputError(
@@ -176,7 +175,6 @@ class WindowLoader:
             numbers,
             image_size=config.image_size or None,
             num_threads=self._num_threads,
-            decoded_limit_bytes=decoded_limit_bytes,
         )
         self._local_batch = config.batch_size // num_ranks
         self._pool = BufferPool((self._local_batch, shape.num_frames, *self.frames.shape), pin_memory)

@@ -20,7 +20,7 @@ from alewm.envs.offscreen import OffscreenCamera, mujoco
 from alewm.envs.simulated import Simulator
 from alewm.envs.tessellation import can_tessellate, surface
 from alewm.errors import InputError
-from alewm.kernels import raster_c
+from alewm.kernels import raster
 from alewm.kernels.raster import SAMPLES, TriangleScene
 from alewm.shapes import Float, Tensor, UInt8
 
@@ -394,7 +394,7 @@ def resolve_drawing(choice: DrawingChoice, shadow_size: int, camera: OffscreenCa
 
 def why_not_batched(camera: OffscreenCamera) -> str | None:
     """The reason that frames of this camera cannot be drawn in batches on this machine, or None."""
-    if not triton_works() and (reason := raster_c.why_not()) is not None:
+    if not triton_works() and (reason := raster.why_no_c_renderer()) is not None:
         return f"there is no GPU with Triton, and {reason}"
     try:
         _batched_painter(camera, os.getpid())
@@ -421,5 +421,5 @@ def best_renderer(scene: TriangleScene) -> Callable[[Float[np.ndarray, "F G 12"]
         from alewm.kernels.raster_triton import TritonRenderer
 
         return TritonRenderer(scene, torch.device("cuda")).draw
-    renderer = raster_c.CRenderer(scene, torch.get_num_threads())
+    renderer = raster.CRenderer(scene, torch.get_num_threads())
     return lambda poses: torch.from_numpy(renderer.draw(poses))

@@ -161,17 +161,19 @@ class GoalEnv(gymnasium.Env[dict[str, Any], np.ndarray], ABC):
         "render_fps": 10,
     }
 
-    def __init__(self, episode: VectorGoalEnv, *, render_mode: str | None = None) -> None:
+    vector_class: ClassVar[type[VectorGoalEnv]]
+    """The batched form, of which this is one episode."""
+
+    def __init__(
+        self, *, image_size: int = 224, render_mode: str | None = None, device: torch.device | str = "cpu"
+    ) -> None:
         if render_mode not in (None, *self.metadata["render_modes"]):
             raise InputError(f"Unknown render mode {render_mode!r}; known: {', '.join(self.metadata['render_modes'])}.")
-        if episode.num_envs != 1:
-            raise InputError(f"A Gymnasium environment is one episode, got {episode.num_envs}.")
-        self.episode = episode
+        self.episode = self.vector_class(1, device=device, image_size=image_size)
         self.render_mode = render_mode
-        size = episode.image_size
-        image = gymnasium.spaces.Box(0, 255, (size, size, 3), np.uint8)
+        image = gymnasium.spaces.Box(0, 255, (image_size, image_size, 3), np.uint8)
         self.observation_space = gymnasium.spaces.Dict({"pixels": image, "goal": image})
-        self.action_space = gymnasium.spaces.Box(-1.0, 1.0, (episode.action_dim,), np.float32)
+        self.action_space = gymnasium.spaces.Box(-1.0, 1.0, (self.episode.action_dim,), np.float32)
         self._goal_image: np.ndarray | None = None
 
     @abstractmethod

@@ -26,7 +26,7 @@ import numpy as np
 import torch
 
 from alewm.envs.batched import MujocoSimulator
-from alewm.envs.contract import GoalEnv, Row
+from alewm.envs.contract import GoalEnv, Row, VectorGoalEnv
 from alewm.envs.drawing import Drawing, Film
 from alewm.envs.offscreen import OffscreenCamera, mujoco
 from alewm.envs.recording import episode_stream, full_length_episode
@@ -381,14 +381,7 @@ class CubeEnv(GoalEnv):
 
     metadata = {**GoalEnv.metadata, "render_fps": 20}  # noqa: RUF012 (Gymnasium declares it without ClassVar)
 
-    def __init__(
-        self,
-        *,
-        image_size: int = IMAGE_SIZE,
-        render_mode: str | None = None,
-        device: torch.device | str = "cpu",
-    ) -> None:
-        super().__init__(CubeVectorEnv(1, device=device, image_size=image_size), render_mode=render_mode)
+    vector_class: ClassVar[type[VectorGoalEnv]] = CubeVectorEnv
 
     def sample_episode(self, generator: np.random.Generator) -> tuple[Row, Row]:
         """A start row and a goal row, both arms at rest."""

@@ -30,7 +30,7 @@ import numpy as np
 import torch
 
 from alewm.envs.contract import GoalEnv, Row, VectorGoalEnv
-from alewm.errors import InputError, unknown_name
+from alewm.errors import InputError
 from alewm.resize import area_average, area_weights, checked_image_size, granule
 from alewm.shapes import Bool, Float, Int, Tensor, UInt8
 
@@ -251,10 +251,6 @@ def paste_by_index(
     frames[batch, (row[:, None] + along)[:, :, None], (column[:, None] + along)[:, None, :]] = patches
 
 
-TARGET_RULES = ("anywhere", "other-room")
-"""Where targets may lie: `other-room` made the published data; `anywhere` includes the same room and the wall."""
-
-
 class TwoRoomVectorEnv(VectorGoalEnv):
     """A batch of Two-Room episodes; the environment itself is described at `TwoRoomEnv`."""
 
@@ -338,9 +334,8 @@ class TwoRoomEnv(GoalEnv):
     from, keeping y.
 
     ## Start
-    The dot is uniform on [14, 209]², but not at 100 ≤ x ≤ 124. With `target_rule="other-room"`, which made the
-    published data, the target is uniform in the other room, again off the wall, with a way through the door's centre of
-    at least 125 pixels (25 steps). With `target_rule="anywhere"` it is uniform on [14, 209]².
+    The dot is uniform on [14, 209]², but not at 100 ≤ x ≤ 124. The target is uniform in the other room, again off the
+    wall, with a way through the door's centre of at least 125 pixels (25 steps).
 
     ## Reward and success
     The reward is always 0. Success is a distance to the target strictly below 16 pixels.
@@ -353,22 +348,9 @@ class TwoRoomEnv(GoalEnv):
     - v1: first version.
     """
 
-    def __init__(
-        self,
-        *,
-        image_size: int = IMAGE_SIZE,
-        target_rule: str = "other-room",
-        render_mode: str | None = None,
-        device: torch.device | str = "cpu",
-    ) -> None:
-        if target_rule not in TARGET_RULES:
-            raise unknown_name("target rule", target_rule, TARGET_RULES)
-        super().__init__(TwoRoomVectorEnv(1, device=device, image_size=image_size), render_mode=render_mode)
-        self.target_rule = target_rule
+    vector_class: ClassVar[type[VectorGoalEnv]] = TwoRoomVectorEnv
 
     def sample_episode(self, generator: np.random.Generator) -> tuple[Row, Row]:
-        """A start row and a goal row under the environment's target rule."""
+        """A start row and a goal row, in different rooms."""
         start, target = sample_start_and_target(generator)
-        if self.target_rule == "anywhere":
-            target = generator.uniform(POSITION_LOW, POSITION_HIGH, 2).astype(np.float32)
         return {"proprio": start}, {"proprio": target}

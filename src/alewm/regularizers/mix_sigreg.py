@@ -78,10 +78,8 @@ class MixSIGReg(SlicedRegularizer):
         *,
         target: Target = "mixture",
         directions: Directions = "sphere",
-        quadrature: Quadrature = EPPS_PULLEY,
-        path: PathName = "auto",
     ) -> None:
-        super().__init__(num_projections, quadrature=quadrature, path=path)
+        super().__init__(num_projections)
         self.support = support
         self.target: Target = target
         reach = reach_of_directions(support, num_projections) if directions == "prefixes" else None
@@ -111,7 +109,5 @@ class MixSIGReg(SlicedRegularizer):
             along_samples(self.prior, samples),
             self.support,
             target=self.target,
-            quadrature=self.quadrature,
-            path=self.path,
         )
         return statistic.mean()

@@ -50,15 +50,8 @@ def prefix_sigreg(
 class PrefixSIGReg(SlicedRegularizer):
     """`prefix_sigreg` with fresh random directions at every call."""
 
-    def __init__(
-        self,
-        support: CapacitySupport,
-        num_projections: int = 1024,
-        *,
-        quadrature: Quadrature = EPPS_PULLEY,
-        path: PathName = "auto",
-    ) -> None:
-        super().__init__(num_projections, quadrature=quadrature, path=path)
+    def __init__(self, support: CapacitySupport, num_projections: int = 1024) -> None:
+        super().__init__(num_projections)
         self.support = support
 
     def forward(
@@ -72,5 +65,4 @@ class PrefixSIGReg(SlicedRegularizer):
         """The statistic over `sample_axis`, averaged over the other axes (frame positions)."""
         check_rows("choice", choice, s, sample_axis, self.support)
         samples, u = self.samples_and_directions(s, sample_axis, generator)
-        chosen = along_samples(choice, samples)
-        return prefix_sigreg(samples, chosen, u, self.support, quadrature=self.quadrature, path=self.path).mean()
+        return prefix_sigreg(samples, along_samples(choice, samples), u, self.support).mean()

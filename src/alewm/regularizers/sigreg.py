@@ -51,15 +51,11 @@ def global_num_samples(local: int) -> int:
 class SlicedRegularizer(nn.Module):
     """A statistic along random directions that are drawn anew at every call."""
 
-    def __init__(
-        self, num_projections: int = 1024, *, quadrature: Quadrature = EPPS_PULLEY, path: PathName = "auto"
-    ) -> None:
+    def __init__(self, num_projections: int = 1024) -> None:
         super().__init__()
         if num_projections < 1:
             raise InputError(f"A statistic needs one direction or more, got num_projections={num_projections}.")
         self.num_projections = num_projections
-        self.quadrature = quadrature
-        self.path: PathName = path
 
     def samples_and_directions(
         self, s: Float[Tensor, "*shape D"], sample_axis: int, generator: torch.Generator
@@ -122,4 +118,4 @@ class SIGReg(SlicedRegularizer):
     ) -> Float[Tensor, ""]:
         """The statistic over `sample_axis`, averaged over the other axes (frame positions)."""
         samples, u = self.samples_and_directions(s, sample_axis, generator)
-        return sigreg(samples, u, quadrature=self.quadrature, path=self.path).mean()
+        return sigreg(samples, u).mean()

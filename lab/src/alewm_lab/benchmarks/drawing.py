@@ -15,8 +15,7 @@ from alewm.devices import find_device
 from alewm.envs.batched import MujocoSimulator, poses_of, triangle_scene, triton_works
 from alewm.envs.registry import get_task
 from alewm.errors import InputError
-from alewm.kernels.raster import TriangleScene
-from alewm.kernels.raster_c import CRenderer
+from alewm.kernels.raster import CRenderer, TriangleScene
 from alewm.shapes import Float, Tensor, UInt8
 from alewm_lab.benchmarks.timing import print_line
 

@@ -8,9 +8,8 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 import numpy as np
-import torch
 
-from alewm.envs.contract import GoalEnv, Row
+from alewm.envs.contract import GoalEnv, Row, VectorGoalEnv
 from alewm.envs.push_t import physics
 from alewm.envs.push_t.render import shared_renderer
 from alewm.envs.simulated import Columns, SimulatedVectorEnv, Simulator
@@ -185,14 +184,7 @@ class PushTEnv(GoalEnv):
     - v1: first version.
     """
 
-    def __init__(
-        self,
-        *,
-        image_size: int = physics.IMAGE_SIZE,
-        render_mode: str | None = None,
-        device: torch.device | str = "cpu",
-    ) -> None:
-        super().__init__(PushTVectorEnv(1, device=device, image_size=image_size), render_mode=render_mode)
+    vector_class: ClassVar[type[VectorGoalEnv]] = PushTVectorEnv
 
     def sample_episode(self, generator: np.random.Generator) -> tuple[Row, Row]:
         """A start row and a goal row, both at rest and without contact."""
