@@ -13,8 +13,8 @@ from jaxtyping import install_import_hook
 # Triton reads the source of its kernels, so these modules are imported as they are written.
 import alewm.kernels.characteristic_function_kernels
 import alewm.kernels.image_attention_kernels
+import alewm.kernels.planning_kernels
 import alewm.kernels.raster_kernels
-import alewm.kernels.rollout_kernels
 import alewm.kernels.token_kernels  # noqa: F401
 
 install_import_hook(["alewm", "alewm_lab"], "beartype.beartype")

@@ -24,7 +24,7 @@ MAY_NAME = {
     "training/checkpoint.py": "the default where no device is given",
     "evaluation/decoder.py": "the default where no device is given",
     "evaluation/imagination.py": "the default where no device is given",
-    "envs/batched.py": "Triton draws on the GPU that was found",
+    "envs/batched_drawing.py": "Triton draws on the GPU that was found",
     "planning/planner.py": "a model without parameters is nowhere else",
     "interop/lewm_format.py": "files are read into memory first",
     "sweeps/jobs.py": "a trial that takes no GPU computes on the CPU",

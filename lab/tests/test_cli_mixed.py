@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import load_file
 
 from alewm.cli.main import main
-from alewm.data.normalize import ActionStatistics
+from alewm.data.action_statistics import ActionStatistics
 from alewm.data.splits import Splits
 from alewm.data.store import EpisodeStore
 from alewm.data.writer import StoreWriter

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from alewm.cli.train import Train
 from alewm.config import overridden, to_dict
 from alewm.demo import SCALES
-from alewm.envs.collection import collect_task
+from alewm.envs.collect_task import collect_task
 from alewm.errors import InputError
 from alewm.sweeps.grid import WEIGHT
 from alewm.sweeps.library import EvaluationWork, Library, NotThereYetError, TrainingWork

@@ -41,7 +41,7 @@ from alewm.evaluation.decoder import PixelDecoder, find_decoder
 from alewm.evaluation.evaluate_run import EvaluatedRun
 from alewm.evaluation.settings import OWN_DYNAMICS
 from alewm.interop.hub import here_or_fetched, run_here_or_fetched
-from alewm.model.checkpoint import DESCRIPTION, checkpoints_in, weights_sha256
+from alewm.model.checkpoint_files import DESCRIPTION, checkpoints_in, weights_sha256
 from alewm.model.world_model import WorldModel
 from alewm.planning.distilled import DISTILLED, DistilledModel, load_distilled
 from alewm.planning.planner import Images, Planner, PlanningConfig, choose_search

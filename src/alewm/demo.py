@@ -18,7 +18,7 @@ import torch
 
 from alewm.config import overridden, to_dict
 from alewm.devices import find_device
-from alewm.envs.collection import collect_task
+from alewm.envs.collect_task import collect_task
 from alewm.errors import InputError
 from alewm.evaluation.evaluate_run import EPISODES_PER_BATCH, evaluate_run
 from alewm.evaluation.settings import EvaluationSettings

@@ -11,7 +11,7 @@ import pytest
 from alewm.data import checks
 from alewm.data.checks import ROWS_PER_CHECKSUM
 from alewm.data.collect import RecordedEpisodes, collect
-from alewm.data.frames import open_frames, verify_columns, verify_frames
+from alewm.data.frame_sources import open_frames, verify_columns, verify_frames
 from alewm.data.inspection import describe_episodes
 from alewm.data.store import EpisodeStore
 from alewm.data.writer import StoreWriter, journal_path

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from alewm.data.action_statistics import ActionStatistics
 from alewm.data.collect import RecordedEpisodes, collect, collect_command
-from alewm.data.frames import open_frames, verify_frames
+from alewm.data.frame_sources import open_frames, verify_frames
 from alewm.data.inspection import contact_sheet, describe_episodes, find_problems
 from alewm.data.loader import LoaderConfig, WindowLoader
-from alewm.data.normalize import ActionStatistics
 from alewm.data.store import EpisodeStore
 from alewm.data.windows import WindowIndex, WindowShape
 from alewm.data.writer import StoreWriter

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from alewm.data.codec import Blosc, Compression, DamagedError, Decoder, Inflate, Stored, fastest_inflater
-from alewm.data.frames import MappedFrames, PlainFrames, chunk_table, open_frames
+from alewm.data.frame_sources import MappedFrames, PlainFrames, chunk_table, open_frames
 from alewm.data.store import EpisodeStore
 
 FILTERS = {
@@ -114,7 +114,7 @@ def without_package(package: str, code: str) -> str:
 def opening(path: Path) -> str:
     return f"""
         from alewm.data.store import EpisodeStore
-        from alewm.data.frames import open_frames
+        from alewm.data.frame_sources import open_frames
         from alewm.errors import InputError
         try:
             print(open_frames(EpisodeStore.open({str(path)!r}), [0]).description)

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 import alewm
 from alewm.data.codec import BatchDecoder, Compression, DamagedError, Inflate, NativeInflate, fastest_inflater
-from alewm.data.frames import open_frames
+from alewm.data.frame_sources import open_frames
 from alewm.data.store import EpisodeStore
 from alewm.envs.two_room import TwoRoomRenderer
 from alewm.kernels.compiled import NativeUnavailableError
@@ -278,7 +278,7 @@ def test_the_source_says_what_inflates_and_without_a_compiler_why_not_c(tmp_path
         assert fastest_inflater().note in open_frames(store, [0]).description
         checksum = zlib.crc32(store.pixels[:].tobytes())
     code = (
-        "import sys, zlib, numpy as np; from pathlib import Path; from alewm.data.frames import open_frames; "
+        "import sys, zlib, numpy as np; from pathlib import Path; from alewm.data.frame_sources import open_frames; "
         "from alewm.data.store import EpisodeStore; store = EpisodeStore.open(Path(sys.argv[1])); "
         "frames = open_frames(store, [0]); out = np.empty((30, *frames.shape), np.uint8); "
         "frames.read(np.arange(30), out); print(frames.description, zlib.crc32(out.tobytes()))"

@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 import torch
 
+from alewm.data.action_statistics import ActionStatistics
 from alewm.data.codec import Inflate, fastest_inflater
-from alewm.data.frames import DecodedFrames, DownsampledFrames, MappedFrames, chunk_table
+from alewm.data.frame_sources import DecodedFrames, DownsampledFrames, MappedFrames, chunk_table
 from alewm.data.loader import LoaderConfig, WindowLoader, Windows
-from alewm.data.normalize import ActionStatistics
 from alewm.data.store import EpisodeStore
 from alewm.data.windows import WindowShape
 from alewm.data.writer import StoreWriter
@@ -131,7 +131,7 @@ def noise_store(path: Path) -> EpisodeStore:
 def test_smaller_frames_are_the_same_whether_kept_or_made_at_each_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: int, kind: type
 ) -> None:
-    monkeypatch.setattr("alewm.data.frames.DECODED_LIMIT_BYTES", limit)
+    monkeypatch.setattr("alewm.data.frame_sources.DECODED_LIMIT_BYTES", limit)
     store = noise_store(tmp_path / "a.h5")
     config = LoaderConfig(batch_size=2, image_size=4, shuffle=False)
     full_config = LoaderConfig(batch_size=2, shuffle=False)

@@ -9,8 +9,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from alewm.data.action_statistics import ActionStatistics
 from alewm.data.loader import LoaderConfig, WindowLoader
-from alewm.data.normalize import ActionStatistics
 from alewm.data.store import EpisodeStore
 from alewm.data.windows import WindowShape
 from alewm.errors import InputError

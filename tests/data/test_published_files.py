@@ -5,11 +5,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from alewm.data.action_statistics import ActionStatistics
 from alewm.data.collect import RecordedEpisodes, collect
-from alewm.data.frames import verify_frames
+from alewm.data.frame_sources import verify_frames
 from alewm.data.inspection import FileStatistics
 from alewm.data.loader import LoaderConfig, WindowLoader
-from alewm.data.normalize import ActionStatistics
 from alewm.data.splits import load_or_draw_pairs, load_or_make_splits
 from alewm.data.store import EpisodeStore
 from alewm.data.windows import WindowShape

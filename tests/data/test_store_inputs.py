@@ -11,9 +11,9 @@ import h5py
 import numpy as np
 import pytest
 
-from alewm.data.frames import open_frames, verify_frames
+from alewm.data.action_statistics import ActionStatistics
+from alewm.data.frame_sources import open_frames, verify_frames
 from alewm.data.loader import LoaderConfig, WindowLoader
-from alewm.data.normalize import ActionStatistics
 from alewm.data.store import EpisodeStore
 from alewm.errors import InputError
 from toy_episodes import FRAME, numbers, tape, write_tape

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
+from alewm.data.action_statistics import ActionStatistics
 from alewm.data.collect import collect_command, recipe_of
-from alewm.data.normalize import ActionStatistics
 from alewm.data.store import EpisodeStore
 from alewm.envs import cube
-from alewm.envs.batched import BatchedPainter, CannotDrawError, poses_of, triangle_scene
-from alewm.envs.collection import collect_task
+from alewm.envs.batched_drawing import BatchedPainter, CannotDrawError, poses_of, triangle_scene
+from alewm.envs.collect_task import collect_task
 from alewm.envs.cube import CubeSimulator
 from alewm.envs.drawing import Drawing
 from alewm.envs.offscreen import OffscreenCamera, mujoco
@@ -263,7 +263,7 @@ def test_nonsense_in_a_file_is_refused(attributes):
 
 
 def test_mujoco_draws_where_batches_cannot(monkeypatch, capsys):
-    monkeypatch.setattr("alewm.envs.batched.raster.why_no_c_renderer", lambda: "no C compiler was found")
+    monkeypatch.setattr("alewm.envs.batched_drawing.raster.why_no_c_renderer", lambda: "no C compiler was found")
     painter = ReacherSimulator.painter(Drawing("batched", 2048))
     world = ReacherSimulator()
     np.testing.assert_array_equal(painter.paint([painter.look(world)])[0], world.draw())

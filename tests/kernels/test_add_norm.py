@@ -6,8 +6,8 @@ import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from alewm.kernels import encoder as module
-from alewm.kernels.encoder import Branch, add_norm, no_branch
+from alewm.kernels import encoder_blocks as module
+from alewm.kernels.encoder_blocks import Branch, add_norm, no_branch
 from alewm.kernels.tiles import CANDIDATES
 
 EPS = 1e-12

@@ -6,8 +6,8 @@ import pytest
 import torch
 from triton.runtime.errors import OutOfResources
 
-from alewm.kernels import encoder as chain
-from alewm.kernels.encoder import first_token_by_kernels_or_plain, fuse_blocks, why_kernels_fail
+from alewm.kernels import encoder_blocks as chain
+from alewm.kernels.encoder_blocks import first_token_by_kernels_or_plain, fuse_blocks, why_kernels_fail
 from alewm.kernels.tiles import why_not_fused
 from alewm.model.vit import ViT, ViTConfig, first_token_after
 

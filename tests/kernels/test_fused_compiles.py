@@ -33,7 +33,7 @@ def note(*, key, fn, **_):
 triton.runtime.driver.set_active(Hopper())
 triton.knobs.runtime.jit_cache_hook = note
 
-from alewm.kernels.encoder import through_blocks, why_kernels_fail
+from alewm.kernels.encoder_blocks import through_blocks, why_kernels_fail
 from alewm.model.vit import ViTBlock, ViTConfig
 
 config = ViTConfig(image_size=8, patch_size=1, hidden_dim=64, num_heads=1, mlp_dim=64)

@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from alewm.errors import InputError
-from alewm.kernels import encoder
-from alewm.kernels.encoder import run_narrow_backward, run_widen, why_not_resident
+from alewm.kernels import encoder_blocks
+from alewm.kernels.encoder_blocks import run_narrow_backward, run_widen, why_not_resident
 from alewm.kernels.tiles import Tile, two_parts
 from alewm.kernels.token_kernels import gelu_and_slope
 
@@ -41,7 +41,7 @@ def plain(x, w1, b1, w2):
 def assert_agrees(inputs, dtype, tolerance):
     """Values and all gradients, each within `tolerance` of its largest entry."""
     x, *parameters = inputs
-    found = encoder.mlp(x.to(dtype), *parameters)
+    found = encoder_blocks.mlp(x.to(dtype), *parameters)
     assert found.dtype == dtype
     wide = [tensor.detach().double().requires_grad_() for tensor in inputs]
     expected = plain(*wide)
@@ -68,7 +68,7 @@ def test_with_products_in_half_precision_only_rounding_differs():
 def test_tokens_may_come_in_any_order_of_memory():
     x, *parameters = (tensor.detach() for tensor in inputs_of(15, 32, 16))
     images = x.view(5, 3, 32).transpose(0, 1)
-    torch.testing.assert_close(encoder.mlp(images, *parameters), plain(images, *parameters))
+    torch.testing.assert_close(encoder_blocks.mlp(images, *parameters), plain(images, *parameters))
     grad_y, slope = draw(32, 4).mT, draw(4, 16)
     for tile in (SMALL, STAYS):
         found, again = (run_narrow_backward(grad, parameters[2], slope, tile) for grad in (grad_y, grad_y.contiguous()))
@@ -146,7 +146,7 @@ def test_what_a_device_or_a_width_does_not_allow_is_left_to_the_plain_kernels(mo
 
 def test_compilers_are_told_the_truth_about_the_operation():
     checks = ("test_schema", "test_autograd_registration", "test_faketensor", "test_aot_dispatch_static")
-    torch.library.opcheck(encoder._mlp, inputs_of(5, 32, 16), test_utils=checks)
+    torch.library.opcheck(encoder_blocks._mlp, inputs_of(5, 32, 16), test_utils=checks)
 
 
 @triton.jit

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from alewm.errors import InputError
-from alewm.kernels.rollout import short_attention
+from alewm.kernels.predictor_blocks import short_attention
 from alewm.model.predictor import PredictorConfig
 from alewm.model.vit import ViTConfig
 from alewm.model.world_model import WorldModelConfig, build_world_model

@@ -14,7 +14,7 @@ from alewm.data import checks
 from alewm.data.checks import read_label
 from alewm.data.conversion.lerobot import LeRobotEpisodes
 from alewm.data.conversion.recordings import Recordings
-from alewm.data.frames import open_frames, verify_columns, verify_frames
+from alewm.data.frame_sources import open_frames, verify_columns, verify_frames
 from alewm.data.inspection import describe_columns, describe_episodes, find_problems
 from alewm.data.splits import find_families, load_or_draw_pairs, load_or_make_splits
 from alewm.data.store import EpisodeStore
@@ -23,7 +23,7 @@ from alewm.evaluation.closed_loop import GoalPairs
 from alewm.evaluation.held_out import load_pairs, save_pairs
 from alewm.evaluation.success import read_records
 from alewm.interop.lewm import export_lewm, load_lewm
-from alewm.model.checkpoint import check_digests
+from alewm.model.checkpoint_files import check_digests
 from alewm.model.world_model import build_world_model
 from alewm.planning.distilled import read_dynamics, read_dynamics_description
 from alewm.training.checkpoint import (

@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from alewm.errors import InputError
-from alewm.model.checkpoint import check_digests, checkpoints_in, prune_checkpoints
+from alewm.model.checkpoint_files import check_digests, checkpoints_in, prune_checkpoints
 from alewm.model.world_model import build_world_model
 from alewm.training.checkpoint import Description, load_checkpoint, load_world_model, read_description, save_checkpoint
 from alewm.training.noise import RandomStreams

@@ -6,12 +6,12 @@ from functools import partial
 import pytest
 import torch
 
+from alewm.data.action_statistics import ActionStatistics
 from alewm.data.collect import collect
 from alewm.data.loader import LoaderConfig, WindowLoader
-from alewm.data.normalize import ActionStatistics
 from alewm.data.store import EpisodeStore
 from alewm.envs.registry import get_task
-from alewm.model.checkpoint import checkpoints_in
+from alewm.model.checkpoint_files import checkpoints_in
 from alewm.model.vit import ViTConfig
 from alewm.planning.planner import Planner, PlanningConfig
 from alewm.planning.search import CEMConfig

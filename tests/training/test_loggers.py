@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from alewm.errors import InputError
-from alewm.model.checkpoint import checkpoints_in
+from alewm.model.checkpoint_files import checkpoints_in
 from alewm.training.checkpoint import load_world_model
 from alewm.training.data import RunWindows
 from alewm.training.metrics import Loggers

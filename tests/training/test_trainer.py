@@ -17,7 +17,7 @@ import torch
 
 from alewm.capacity.support import polynomial_prior, survival
 from alewm.errors import InputError
-from alewm.model.checkpoint import checkpoints_in
+from alewm.model.checkpoint_files import checkpoints_in
 from alewm.training.checkpoint import load_world_model
 from alewm.training.config import OptimConfig
 from alewm.training.data import RunWindows

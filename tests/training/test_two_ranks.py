@@ -12,7 +12,7 @@ from run_squares import train_slowly
 from safetensors.torch import load_file, save_file
 
 from alewm.distributed import leave_ranks, share_of_batch, start_ranks, this_rank
-from alewm.model.checkpoint import checkpoints_in
+from alewm.model.checkpoint_files import checkpoints_in
 from alewm.model.world_model import build_world_model
 from alewm.training.checkpoint import load_world_model
 from alewm.training.config import OptimConfig

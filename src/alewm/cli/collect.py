@@ -71,7 +71,7 @@ class Collect:
 
     def collected(self) -> "Collected":
         """What was recorded now."""
-        from alewm.envs.collection import Demonstrations, collect_task
+        from alewm.envs.collect_task import Demonstrations, collect_task
         from alewm.envs.registry import get_task
 
         task = get_task(self.task)

@@ -35,7 +35,7 @@ class Inspect:
             self._describe_file()
 
     def _describe_file(self) -> None:
-        from alewm.data.frames import verify_columns, verify_frames
+        from alewm.data.frame_sources import verify_columns, verify_frames
         from alewm.data.inspection import describe_columns, describe_episodes, find_problems, write_contact_sheet
         from alewm.data.store import EpisodeStore
 

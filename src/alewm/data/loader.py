@@ -15,8 +15,8 @@ import numpy as np
 import torch
 
 from alewm.config import Count, CountOrZero, check_ranges
-from alewm.data.frames import open_frames
-from alewm.data.normalize import ActionStatistics
+from alewm.data.action_statistics import ActionStatistics
+from alewm.data.frame_sources import open_frames
 from alewm.data.store import EpisodeStore
 from alewm.data.windows import WindowShape
 from alewm.errors import InputError

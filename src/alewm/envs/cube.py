@@ -25,7 +25,7 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
-from alewm.envs.batched import MujocoSimulator
+from alewm.envs.batched_drawing import MujocoSimulator
 from alewm.envs.contract import GoalEnv, Row, VectorGoalEnv
 from alewm.envs.drawing import Drawing, Film
 from alewm.envs.offscreen import OffscreenCamera, mujoco

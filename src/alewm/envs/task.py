@@ -191,7 +191,7 @@ class Task:
 
     def resolve_drawing(self, choice: DrawingChoice, shadow_size: int = 0) -> Drawing:
         """What `choice` means on this machine, for a task with a choice of renderers."""
-        from alewm.envs.batched import MujocoSimulator, resolve_drawing
+        from alewm.envs.batched_drawing import MujocoSimulator, resolve_drawing
 
         simulator = getattr(self.vector_env_class, "simulator_class", None)
         if simulator is None or not issubclass(simulator, MujocoSimulator):

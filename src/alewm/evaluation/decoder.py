@@ -36,7 +36,7 @@ from alewm.config import Count, CountOrZero, Positive, check_ranges, differences
 from alewm.errors import InputError
 from alewm.evaluation.held_out import Trained, own_data_path
 from alewm.files import read_object, write_json
-from alewm.model.checkpoint import weights_sha256
+from alewm.model.checkpoint_files import weights_sha256
 from alewm.progress import Progress
 from alewm.resize import area_downsample
 from alewm.runs.folder import load_tensors, new_folder, save_tensors

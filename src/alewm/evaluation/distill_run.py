@@ -16,7 +16,7 @@ import torch
 from alewm.config import differences, to_dict
 from alewm.errors import InputError
 from alewm.evaluation.held_out import open_own_data, own_data_path
-from alewm.model.checkpoint import weights_sha256
+from alewm.model.checkpoint_files import weights_sha256
 from alewm.model.world_model import WorldModel
 from alewm.planning.distilled import (
     DISTILLED,

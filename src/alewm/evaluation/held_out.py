@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from alewm.data.normalize import ActionStatistics
+from alewm.data.action_statistics import ActionStatistics
 from alewm.data.splits import (
     MIN_HELD_OUT_LENGTH,
     NUM_TEST,

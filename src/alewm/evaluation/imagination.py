@@ -22,7 +22,7 @@ from alewm.errors import InputError
 from alewm.evaluation.decoder import DECODER, PixelDecoder, find_decoder, picture_grid
 from alewm.evaluation.held_out import SAMPLE_SEED, Trained, own_data_path
 from alewm.files import read_if_there, write_json
-from alewm.model.checkpoint import weights_sha256
+from alewm.model.checkpoint_files import weights_sha256
 from alewm.planning.distilled import DISTILLED, distilled_capacities, load_distilled
 from alewm.runs.folder import new_folder
 from alewm.runs.provenance import provenance

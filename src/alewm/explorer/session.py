@@ -23,7 +23,7 @@ from alewm.evaluation.held_out import NoEnvironmentError, find_pairs, task_of
 from alewm.evaluation.settings import EvaluationSettings
 from alewm.evaluation.success import BUDGET, EpisodeRecord, read_records
 from alewm.files import read_if_there
-from alewm.model.checkpoint import weights_sha256
+from alewm.model.checkpoint_files import weights_sha256
 from alewm.model.world_model import WorldModel
 from alewm.planning.distilled import DISTILLED, DistilledModel, distilled_capacities, load_distilled
 from alewm.planning.noise import candidate_noise

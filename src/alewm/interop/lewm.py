@@ -24,8 +24,8 @@ from typing import Any
 import torch
 
 from alewm.config import late_field_defaults, to_dict
+from alewm.data.action_statistics import ActionStatistics
 from alewm.data.collect import recipe_of
-from alewm.data.normalize import ActionStatistics
 from alewm.data.splits import Splits, load_or_make_splits
 from alewm.data.store import EpisodeStore
 from alewm.envs.registry import get_task

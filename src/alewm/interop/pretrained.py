@@ -32,7 +32,7 @@ from alewm.evaluation.held_out import NoEnvironmentError, pairs_in_data, pairs_n
 from alewm.evaluation.imagination import IMAGINATION
 from alewm.evaluation.settings import EVALUATIONS, EvaluationSettings, Split
 from alewm.files import check_new_folder, inside, read_if_there, read_json, write_json, write_text
-from alewm.model.checkpoint import checkpoints_in, weights_sha256
+from alewm.model.checkpoint_files import checkpoints_in, weights_sha256
 from alewm.model.world_model import WorldModel
 from alewm.planning.distilled import DISTILLED, distilled_capacities, read_dynamics, read_dynamics_description
 from alewm.runs.folder import new_folder

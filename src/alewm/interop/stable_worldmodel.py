@@ -31,7 +31,7 @@ from torch import nn
 
 from alewm.capacity.support import CapacitySupport
 from alewm.config import from_dict
-from alewm.data.normalize import ActionStatistics
+from alewm.data.action_statistics import ActionStatistics
 from alewm.errors import InputError
 from alewm.model.vit import IMAGENET_MEAN, IMAGENET_STD, PixelNormaliser, check_float_size, extremes
 from alewm.model.world_model import Encoding, WorldModel, WorldModelConfig, build_world_model

@@ -250,7 +250,7 @@ class Predictor(nn.Module):
 
 
 LONGEST_FAST_CONTEXT = 3
-"""Positions that the kernels of `alewm.kernels.rollout` support."""
+"""Positions that the kernels of `alewm.kernels.predictor_blocks` support."""
 
 
 def imagine(

@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from alewm.errors import InputError
-from alewm.kernels.rollout import residual_norm, short_attention
+from alewm.kernels.predictor_blocks import residual_norm, short_attention
 from alewm.model.predictor import LONGEST_FAST_CONTEXT, AdaLNBlock
 from alewm.model.projector import Projector
 from alewm.model.world_model import WorldModel

@@ -62,7 +62,7 @@ def drawn_at_once(
     """
     import triton
 
-    from alewm.kernels.rollout_kernels import draw_noise
+    from alewm.kernels.planning_kernels import draw_noise
 
     num_iterations, num_candidates, horizon, action_dim = shape
     seeds = torch.tensor([stream_seed("candidates", *key) for key in keys], device=device)

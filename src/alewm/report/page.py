@@ -14,7 +14,7 @@ from alewm.evaluation.decoder import DECODER, NUM_EXAMPLES
 from alewm.evaluation.evaluate_run import interval_in_words
 from alewm.evaluation.imagination import HOLDING_STILL, IMAGINATION, imagine_run
 from alewm.files import write_bytes
-from alewm.model.checkpoint import checkpoints_in
+from alewm.model.checkpoint_files import checkpoints_in
 from alewm.report import figures, html
 from alewm.report.gather import Run, flatten, read_runs, with_evaluations
 from alewm.theme import Draw, Series, as_svg, plotted

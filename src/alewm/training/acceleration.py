@@ -67,7 +67,7 @@ class Chosen:
         if dtype != torch.bfloat16:
             obstacle = obstacle or "products are not in bfloat16"
         if obstacle is None and torch.cuda.is_available():
-            from alewm.kernels.encoder import why_kernels_fail
+            from alewm.kernels.encoder_blocks import why_kernels_fail
 
             obstacle = why_kernels_fail(encoder, device)
         if asked == "fused" and obstacle is not None:
@@ -121,7 +121,7 @@ def _why_not_compile(device: torch.device) -> str | None:
 
 def fuse_encoder(model: WorldModel) -> None:
     """Compute the blocks of the encoder by fused kernels from now on, in place."""
-    from alewm.kernels.encoder import fuse_blocks  # Triton takes a second to import: only where it is used
+    from alewm.kernels.encoder_blocks import fuse_blocks  # Triton takes a second to import: only where it is used
 
     fuse_blocks(model.encoder)
 

@@ -1,6 +1,6 @@
 """A run's checkpoints: model, optimizer and random streams, the data sets learned from, and a description in words.
 
-`alewm.model.checkpoint` reads and writes the files.
+`alewm.model.checkpoint_files` reads and writes the files.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,11 +11,11 @@ from typing import Any
 import torch
 
 from alewm.config import from_dict, to_dict
+from alewm.data.action_statistics import ActionStatistics
 from alewm.data.checks import read_label
-from alewm.data.normalize import ActionStatistics
 from alewm.errors import InputError, unknown_name
 from alewm.files import read_if_there, reading
-from alewm.model.checkpoint import (
+from alewm.model.checkpoint_files import (
     DESCRIPTION,
     MODEL,
     TRAINING,

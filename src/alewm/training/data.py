@@ -15,10 +15,10 @@ import torch
 
 from alewm.config import to_dict
 from alewm.data import schema
+from alewm.data.action_statistics import ActionStatistics
 from alewm.data.collect import recipe_of
-from alewm.data.frames import verify_frames
+from alewm.data.frame_sources import verify_frames
 from alewm.data.loader import LoaderConfig, WindowLoader
-from alewm.data.normalize import ActionStatistics
 from alewm.data.splits import SplitBy, Splits, load_or_make_splits
 from alewm.data.store import EpisodeStore
 from alewm.data.windows import WindowShape

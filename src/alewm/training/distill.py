@@ -17,8 +17,8 @@ import torch
 
 from alewm.capacity.prefix import modal_index
 from alewm.config import Count, CountOrZero, NotNegative, Positive, check_ranges
-from alewm.data.frames import open_frames
-from alewm.data.normalize import ActionStatistics
+from alewm.data.action_statistics import ActionStatistics
+from alewm.data.frame_sources import open_frames
 from alewm.data.splits import GOAL_OFFSET, draw_pairs
 from alewm.data.store import EpisodeStore
 from alewm.errors import InputError

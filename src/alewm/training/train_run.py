@@ -24,7 +24,7 @@ from alewm.distributed import (
 )
 from alewm.errors import InputError
 from alewm.files import read_if_there, read_json, write_json
-from alewm.model.checkpoint import checkpoints_in, step_of
+from alewm.model.checkpoint_files import checkpoints_in, step_of
 from alewm.progress import Progress
 from alewm.runs.folder import RunFolder, only_writer
 from alewm.runs.provenance import provenance

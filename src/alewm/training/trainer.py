@@ -14,7 +14,7 @@ from alewm.config import differences, late_field_defaults, to_dict
 from alewm.distributed import num_ranks, share_of_batch, this_rank, wait_for_all_ranks
 from alewm.errors import InputError
 from alewm.interrupts import DeferredInterrupts
-from alewm.model.checkpoint import checkpoints_in, prune_checkpoints, step_of
+from alewm.model.checkpoint_files import checkpoints_in, prune_checkpoints, step_of
 from alewm.model.world_model import WorldModel, build_world_model
 from alewm.shapes import Tensor
 from alewm.training.acceleration import RECORDED, accelerated, acceleration_of

@@ -97,7 +97,7 @@ def _written_out_attention(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
 
 
 def _fused_blocks(preset_name: str, batch: int, where: torch.device) -> Iterator[Difference]:
-    from alewm.kernels.encoder import through_blocks
+    from alewm.kernels.encoder_blocks import through_blocks
 
     config = preset(preset_name).model.encoder
     obstacle = why_not_fused(config)

@@ -7,13 +7,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from alewm.data.action_statistics import ActionStatistics
 from alewm.data.codec import Compression, Inflate, fastest_inflater
-from alewm.data.frames import MappedFrames, chunk_table
+from alewm.data.frame_sources import MappedFrames, chunk_table
 from alewm.data.loader import LoaderConfig, WindowLoader
-from alewm.data.normalize import ActionStatistics
 from alewm.data.store import EpisodeStore
 from alewm.devices import find_device
-from alewm.envs.collection import collect_task
+from alewm.envs.collect_task import collect_task
 from alewm.envs.registry import get_task
 from alewm.errors import InputError
 from alewm.workers import WorkerPool, num_available_cores, num_processes

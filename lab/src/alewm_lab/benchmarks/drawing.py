@@ -12,7 +12,7 @@ from PIL import Image
 
 from alewm.data.codec import Compression
 from alewm.devices import find_device
-from alewm.envs.batched import MujocoSimulator, poses_of, triangle_scene, triton_works
+from alewm.envs.batched_drawing import MujocoSimulator, poses_of, triangle_scene, triton_works
 from alewm.envs.registry import get_task
 from alewm.errors import InputError
 from alewm.kernels.raster import CRenderer, TriangleScene

@@ -19,7 +19,7 @@ from triton.runtime.errors import OutOfResources, PTXASError
 
 from alewm.devices import find_device
 from alewm.errors import InputError
-from alewm.kernels.encoder import run_add_norm, run_add_norm_backward, run_narrow_backward, run_widen
+from alewm.kernels.encoder_blocks import run_add_norm, run_add_norm_backward, run_narrow_backward, run_widen
 from alewm.kernels.image_attention import run_attention, run_attention_backward, run_first_token_backward
 from alewm.kernels.tiles import CANDIDATES, Tile, fitting, why_not_fused
 from alewm.model.vit import LAYER_NORM_EPS, ViTBlock, ViTConfig, apply_blocks
@@ -293,7 +293,7 @@ def _call(way: str, blocks: Sequence[ViTBlock], x: Tensor, goes_back: bool) -> C
 def _through(
     way: str, blocks: Sequence[ViTBlock], dtype: torch.dtype, where: torch.device
 ) -> Callable[[Tensor], Tensor]:
-    from alewm.kernels.encoder import through_blocks
+    from alewm.kernels.encoder_blocks import through_blocks
 
     if way == "fused":
         return lambda x: through_blocks(blocks, x, dtype)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from alewm.data.normalize import ActionStatistics
+from alewm.data.action_statistics import ActionStatistics
 from alewm.data.schema import FAMILY
 from alewm.data.splits import (
     GOAL_OFFSET,

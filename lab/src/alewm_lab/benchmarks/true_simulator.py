@@ -24,7 +24,7 @@ from typing import Any
 import torch
 
 from alewm.config import differences, from_dict, to_dict
-from alewm.data.normalize import ActionStatistics
+from alewm.data.action_statistics import ActionStatistics
 from alewm.envs.contract import VectorGoalEnv
 from alewm.envs.registry import get_task
 from alewm.errors import InputError

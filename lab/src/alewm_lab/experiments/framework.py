@@ -8,7 +8,7 @@ import torch
 
 from alewm.data.collect import collect_command
 from alewm.data.store import EpisodeStore
-from alewm.envs.collection import collect_task
+from alewm.envs.collect_task import collect_task
 from alewm.envs.registry import get_task
 from alewm.errors import InputError, unknown_name
 from alewm.files import write_bytes, write_json, write_text

@@ -6,7 +6,7 @@ Each reads its rows once and writes once; the arithmetic is float32 whatever the
 import torch
 import triton
 
-from alewm.kernels import rollout_kernels as kernels
+from alewm.kernels import planning_kernels as kernels
 from alewm.shapes import Float, Tensor
 
 _ROWS = 8
