@@ -100,7 +100,7 @@ def test_weights_that_were_trained_further_refuse_the_old_network(run, tmp_path,
     newest = sorted((copy / "checkpoints").glob("step-*"))[-1]
     shutil.rmtree(newest)
     said = refused("evaluate", copy, *SEARCH, "--dynamics", "distilled")
-    assert "was distilled from other weights" in said
+    assert "was fitted to other weights" in said
     assert "weights_sha256: asked" in refused("distill", copy, *QUICK)
 
 

@@ -5,13 +5,12 @@ import torch
 
 from alewm.errors import InputError
 from alewm.evaluation.decoder import (
+    FITTED_DECODER,
     DecodeConfig,
     DecoderConfig,
     PixelDecoder,
     decoding_errors,
     fit_decoder,
-    read_decoder,
-    write_decoder,
 )
 
 CPU = torch.device("cpu")
@@ -73,10 +72,10 @@ def test_a_decoder_of_other_weights_is_refused(tmp_path):
         "checkpoint": "step-1",
         "validation_error": {},
     }
-    write_decoder(tmp_path / "decoder", network, about, torch.zeros(8, 24, 3, dtype=torch.uint8))
-    assert read_decoder(tmp_path / "decoder", "a" * 64).config == network.config
+    FITTED_DECODER.write(tmp_path / "decoder", network, about, b"picture")
+    assert FITTED_DECODER.read(tmp_path / "decoder", "a" * 64).config == network.config
     with pytest.raises(InputError, match="fitted to other weights"):
-        read_decoder(tmp_path / "decoder", "b" * 64)
+        FITTED_DECODER.read(tmp_path / "decoder", "b" * 64)
     (tmp_path / "decoder/model.safetensors").write_bytes(b"short")
     with pytest.raises(InputError, match="fit it again"):
-        read_decoder(tmp_path / "decoder", "a" * 64)
+        FITTED_DECODER.read(tmp_path / "decoder", "a" * 64)

@@ -10,16 +10,15 @@ from torch.nn.functional import silu
 from alewm.errors import InputError
 from alewm.model.world_model import build_world_model
 from alewm.planning.distilled import (
+    DYNAMICS,
     DistilledDynamics,
     DistilledModel,
     DynamicsConfig,
     load_distilled,
-    read_dynamics,
 )
 from alewm.planning.noise import candidate_noise
 from alewm.planning.planner import Planner, PlanningConfig, SearchSettings, plan_group
 from alewm.planning.search import CEMConfig, solve
-from alewm.training.distill import write_dynamics
 from alewm.training.presets import preset
 
 CEM = CEMConfig(num_candidates=20, num_iterations=3, num_elites=5)
@@ -118,7 +117,7 @@ def written(folder, net, **changes):
         "weights_sha256": WEIGHTS,
         "checkpoint": "step-00000040",
     }
-    return write_dynamics(folder / f"k{net.config.capacity}", net, description | changes)
+    return DYNAMICS.write(folder / f"k{net.config.capacity}", net, description | changes)
 
 
 def test_what_is_written_is_read(model, tmp_path):
@@ -136,7 +135,7 @@ def test_what_is_written_is_read(model, tmp_path):
 
 def test_networks_of_other_weights_or_shapes_are_refused(model, tmp_path):
     folder = written(tmp_path, network())
-    with pytest.raises(InputError, match=r"distilled from other weights \(step-00000040, SHA-256 0123abcd0123\)"):
+    with pytest.raises(InputError, match=r"fitted to other weights \(step-00000040, SHA-256 0123abcd0123\)"):
         load_distilled(model, "f" * 64, tmp_path)
     with pytest.raises(InputError, match="Capacity 5 is not supported"):
         DistilledModel(model, {5: network(5)})
@@ -146,10 +145,10 @@ def test_networks_of_other_weights_or_shapes_are_refused(model, tmp_path):
     written(tmp_path / "other", other)
     (folder / "model.safetensors").write_bytes((tmp_path / "other/k4/model.safetensors").read_bytes())
     with pytest.raises(InputError, match="cannot be read"):
-        read_dynamics(folder, WEIGHTS)
+        DYNAMICS.read(folder, WEIGHTS)
     (folder / "model.safetensors").write_bytes(b"half")
     with pytest.raises(InputError, match="cannot be read"):
-        read_dynamics(folder, WEIGHTS)
+        DYNAMICS.read(folder, WEIGHTS)
 
 
 @pytest.mark.parametrize(
@@ -162,4 +161,4 @@ def test_a_description_that_cannot_be_used_is_named(tmp_path, changes, message):
     content = json.loads(path.read_text()) | changes
     path.write_text(json.dumps({name: value for name, value in content.items() if value is not None}))
     with pytest.raises(InputError, match=message):
-        read_dynamics(folder, WEIGHTS)
+        DYNAMICS.read(folder, WEIGHTS)

@@ -25,7 +25,7 @@ from alewm.evaluation.success import read_records
 from alewm.interop.lewm import export_lewm, load_lewm
 from alewm.model.checkpoint_files import check_digests
 from alewm.model.world_model import build_world_model
-from alewm.planning.distilled import read_dynamics, read_dynamics_description
+from alewm.planning.distilled import DYNAMICS
 from alewm.training.checkpoint import (
     Description,
     describe_checkpoint,
@@ -264,8 +264,8 @@ def make_distilled(folder: Path) -> None:
 
 def use_distilled(folder: Path) -> tuple[dict[str, Any], list[str]]:
     """The network."""
-    description = read_dynamics_description(folder / "k")
-    return dict(read_dynamics(folder / "k", description["weights_sha256"]).state_dict()), []
+    description = DYNAMICS.describe(folder / "k")
+    return dict(DYNAMICS.read(folder / "k", description["weights_sha256"]).state_dict()), []
 
 
 STEP = "step-00000003"

@@ -9,14 +9,11 @@ support at once: it is given k coordinates and the number k, the others are zero
 A sharp detail in a decoded frame shows that the prefix determines it. The reverse does not hold: the squared error
 makes the network draw the average of all frames that have this prefix, and a static detail is drawn from memory.
 
-On disk a folder `decoder/` beside the checkpoints holds
-
-- `model.safetensors`: the network, in float16;
-- `decoder.json`: sizes, settings, errors by capacity, and the SHA-256 of the world model's weights. Other weights have
-  another latent, so the network is refused for them;
-- `examples.png`: held-out frames, one per row: recorded, then decoded from each capacity.
+On disk a folder `decoder/` beside the checkpoints holds the network in float16, `decoder.json` (`alewm.runs.fitted`)
+and `examples.png`: held-out frames, one per row: recorded, then decoded from each capacity.
 """
 
+import io
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
@@ -32,23 +29,21 @@ from torch import nn
 from torch.nn import functional
 
 from alewm.capacity.support import CapacitySupport
-from alewm.config import Count, CountOrZero, Positive, check_ranges, differences, from_dict, to_dict
+from alewm.config import Count, CountOrZero, Positive, check_ranges, from_dict, to_dict
 from alewm.errors import InputError
 from alewm.evaluation.held_out import Trained, own_data_path
-from alewm.files import read_object, write_json
 from alewm.model.checkpoint_files import weights_sha256
 from alewm.progress import Progress
 from alewm.resize import area_downsample
-from alewm.runs.folder import load_tensors, new_folder, save_tensors
+from alewm.runs.fitted import FORMAT, FittedKind
 from alewm.runs.provenance import provenance
 from alewm.shapes import Bool, Float, Int, Tensor, UInt8
 from alewm.training.checkpoint import data_set_of, latest_checkpoint, read_description
 from alewm.training.noise import seeded_generator
 
-FORMAT = 1
 DECODER = "decoder"
 """The folder in a run folder."""
-NETWORK, DESCRIPTION, EXAMPLES = "model.safetensors", "decoder.json", "examples.png"
+EXAMPLES = "examples.png"
 
 FIRST_SIDE = 8
 """Largest side of the first feature map; each further one doubles it."""
@@ -157,6 +152,17 @@ class PixelDecoder(nn.Module):
         return torch.arange(self.support.latent_dim, device=ks.device) < ks[:, None]
 
 
+FITTED_DECODER = FittedKind(
+    "decoder",
+    "decoder.json",
+    "alewm decode RUN.",
+    lambda sizes: PixelDecoder(from_dict(DecoderConfig, sizes)),
+    needed=("validation_error",),
+    pictures=(EXAMPLES,),
+    stored_as=torch.float16,
+)
+
+
 def fit_decoder(
     latents: Float[Tensor, "n D"],
     pixels: UInt8[Tensor, "n Y X 3"],
@@ -235,12 +241,9 @@ def decode(
     if len(description.config.data_sets) > 1:
         raise InputError(f"{run} learned from several data sets. Only a model of one task can be decoded.")
     asked = {"weights_sha256": weights_sha256(checkpoint), "settings": to_dict(config)}
-    if (folder / DESCRIPTION).is_file():
-        found = read_decoder_description(folder)
-        if changed := differences(asked, {name: found[name] for name in asked}):
-            raise InputError(
-                f"{folder} was fitted otherwise:\n  " + "\n  ".join(changed) + "\nRemove it to fit another decoder."
-            )
+    if FITTED_DECODER.is_in(folder):
+        found = FITTED_DECODER.describe(folder)
+        FITTED_DECODER.refuse_other(folder, found, asked)
         return DecodedRun(folder, found)
     learned, began = data_set_of(description), time.perf_counter()
     with Trained.open(run, own_data_path(run, learned, data_path), device) as trained:
@@ -271,67 +274,17 @@ def decode(
         "made_with": provenance(),
     }
     chosen = np.linspace(0, len(held_out) - 1, NUM_EXAMPLES).round().astype(int)
-    write_decoder(folder, network, about, _examples(network, *(side[chosen] for side in sides[1])))
+    examples = _examples(network, *(side[chosen] for side in sides[1]))
+    FITTED_DECODER.write(folder, network, about, as_png(examples))
     return DecodedRun(folder, about)
-
-
-def write_decoder(
-    folder: Path, network: PixelDecoder, description: Mapping[str, Any], examples: UInt8[Tensor, "Y X 3"]
-) -> None:
-    """The new `folder` with the network, its description and its examples; it appears whole or not at all."""
-    state = {name: tensor.detach().cpu().half().contiguous() for name, tensor in network.state_dict().items()}
-    with new_folder(folder) as partial:
-        save_tensors(partial / NETWORK, state)
-        Image.fromarray(examples.numpy()).save(partial / EXAMPLES, optimize=True)
-        write_json(partial / DESCRIPTION, description)
 
 
 def find_decoder(run: Path, device: torch.device | None = None) -> PixelDecoder | None:
     """The decoder of the newest weights of `run`; None where none was fitted, and refused where to other weights."""
     folder = run / DECODER
-    if not (folder / DESCRIPTION).is_file():
+    if not FITTED_DECODER.is_in(folder):
         return None
-    return read_decoder(folder, weights_sha256(latest_checkpoint(run))).to(device or torch.device("cpu"))
-
-
-def read_decoder(folder: Path, weights: str) -> PixelDecoder:
-    """The network in `folder`, which must have been fitted to the weights with this SHA-256."""
-    description = read_decoder_description(folder)
-    if description["weights_sha256"] != weights:
-        raise InputError(
-            f"{folder} was fitted to other weights ({description['checkpoint']}, SHA-256 "
-            f"{description['weights_sha256'][:12]}) than the model's ({weights[:12]}). {_again(folder)}"
-        )
-    network = PixelDecoder(from_dict(DecoderConfig, description["config"]))
-    tensors, _ = load_tensors(folder / NETWORK, _again(folder))
-    try:
-        network.load_state_dict({name: tensor.float() for name, tensor in tensors.items()})
-    except RuntimeError as error:
-        raise InputError(f"{folder / NETWORK} cannot be read ({error}). {_again(folder)}") from error
-    return network.eval()
-
-
-def read_decoder_description(folder: Path) -> dict[str, Any]:
-    """What the decoder in `folder` says about itself."""
-    path = folder / DESCRIPTION
-    if not path.is_file():
-        raise InputError(f"{folder} holds no decoder: it has no {DESCRIPTION}. Fit one: alewm decode RUN.")
-    description = read_object(path)
-    if description.get("format") != FORMAT:
-        raise InputError(f"{path} has format {description.get('format')!r}; this version reads format {FORMAT}.")
-    needed = ("config", "settings", "weights_sha256", "checkpoint", "validation_error")
-    if missing := [name for name in needed if name not in description]:
-        raise InputError(f"{path} lacks {', '.join(missing)}. {_again(folder)}")
-    return description
-
-
-def read_examples(folder: Path) -> UInt8[Tensor, "Y X 3"]:
-    """The picture of held-out frames."""
-    try:
-        with Image.open(folder / EXAMPLES) as picture:
-            return torch.as_tensor(np.array(picture.convert("RGB")))
-    except OSError as error:
-        raise InputError(f"{folder / EXAMPLES} cannot be read ({error}). {_again(folder)}") from error
+    return FITTED_DECODER.read(folder, weights_sha256(latest_checkpoint(run))).to(device or torch.device("cpu"))
 
 
 def decoder_table(description: Mapping[str, Any]) -> str:
@@ -368,6 +321,13 @@ def picture_grid(cells: UInt8[Tensor, "rows columns Y X 3"]) -> UInt8[Tensor, "h
     return grid.reshape(rows * size, columns * size, 3).contiguous()
 
 
+def as_png(picture: UInt8[Tensor, "Y X 3"]) -> bytes:
+    """The picture as a file."""
+    buffer = io.BytesIO()
+    Image.fromarray(picture.numpy()).save(buffer, format="PNG", optimize=True)
+    return buffer.getvalue()
+
+
 def _sides(image_size: int) -> list[int]:
     """Sides of the feature maps, the smallest first."""
     sides = [image_size]
@@ -387,7 +347,3 @@ def _first_weights(network: PixelDecoder, generator: torch.Generator) -> None:
             if parameter.ndim > 1 and not name.startswith("output_layer"):
                 bound = (3 / parameter[0].numel()) ** 0.5
                 parameter.uniform_(-bound, bound, generator=generator)
-
-
-def _again(folder: Path) -> str:
-    return f"Remove {folder} and fit it again: alewm decode RUN."

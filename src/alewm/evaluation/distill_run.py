@@ -13,20 +13,20 @@ from typing import Any
 
 import torch
 
-from alewm.config import differences, to_dict
+from alewm.config import to_dict
 from alewm.errors import InputError
 from alewm.evaluation.held_out import open_own_data, own_data_path
 from alewm.model.checkpoint_files import weights_sha256
 from alewm.model.world_model import WorldModel
 from alewm.planning.distilled import (
     DISTILLED,
-    FORMAT,
+    DYNAMICS,
     DistilledModel,
     distilled_capacities,
     load_distilled,
-    read_dynamics_description,
 )
 from alewm.progress import Progress
+from alewm.runs.fitted import FORMAT
 from alewm.runs.folder import only_writer
 from alewm.runs.provenance import provenance
 from alewm.training.checkpoint import data_set_of, latest_checkpoint, load_world_model
@@ -36,7 +36,6 @@ from alewm.training.distill import (
     encode_windows,
     fit_dynamics,
     open_loop_errors,
-    write_dynamics,
 )
 
 
@@ -120,7 +119,7 @@ def distill(
                 "seconds": time.perf_counter() - began,
                 "made_with": provenance(),
             }
-            write_dynamics(folder / f"k{capacity}", network, networks[capacity])
+            DYNAMICS.write(folder / f"k{capacity}", network, networks[capacity])
     return Distilled(folder, {capacity: networks[capacity] for capacity in wanted})
 
 
@@ -146,14 +145,10 @@ def distill_table(networks: dict[int, dict[str, Any]]) -> str:
 
 def _finished(folder: Path, asked: dict[str, Any], capacities: Sequence[int]) -> dict[int, dict[str, Any]]:
     """The networks that are there, all of which must be of these weights; those asked for, of these settings too."""
-    found = {capacity: read_dynamics_description(path) for capacity, path in distilled_capacities(folder).items()}
+    found = {capacity: DYNAMICS.describe(path) for capacity, path in distilled_capacities(folder).items()}
     for capacity, each in found.items():
         names = asked if capacity in capacities or not capacities else ("weights_sha256",)
-        if changed := differences({name: asked[name] for name in names}, {name: each[name] for name in names}):
-            raise InputError(
-                f"{folder / f'k{capacity}'} was distilled otherwise:\n  " + "\n  ".join(changed) + "\nRemove it, or "
-                "give another folder with --out."
-            )
+        DYNAMICS.refuse_other(folder / f"k{capacity}", each, {name: asked[name] for name in names})
     return found
 
 

@@ -15,11 +15,10 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from PIL import Image
 
 from alewm.capacity.prefix import modal_index
 from alewm.errors import InputError
-from alewm.evaluation.decoder import DECODER, PixelDecoder, find_decoder, picture_grid
+from alewm.evaluation.decoder import DECODER, FITTED_DECODER, PixelDecoder, as_png, find_decoder, picture_grid
 from alewm.evaluation.held_out import SAMPLE_SEED, Trained, own_data_path
 from alewm.files import read_if_there, write_json
 from alewm.model.checkpoint_files import weights_sha256
@@ -68,7 +67,7 @@ def imagine_run(run: str | Path, *, data_path: Path | None = None, device: torch
     checkpoint, folder = latest_checkpoint(run), run / IMAGINATION
     made_from = {
         "weights_sha256": weights_sha256(checkpoint),
-        "decoder": read_if_there(run / DECODER / "decoder.json").get("settings"),
+        "decoder": read_if_there(run / DECODER / FITTED_DECODER.file).get("settings"),
         "distilled": [*distilled_capacities(run / DISTILLED)],
     }
     if read_if_there(folder / DESCRIPTION).get("made_from") == made_from:
@@ -96,7 +95,7 @@ def imagine_run(run: str | Path, *, data_path: Path | None = None, device: torch
     if folder.exists():
         shutil.rmtree(folder)
     with new_folder(folder) as partial:
-        Image.fromarray(picture.numpy()).save(partial / FRAMES, optimize=True)
+        (partial / FRAMES).write_bytes(as_png(picture))
         write_json(partial / DESCRIPTION, about)
     return folder
 

@@ -26,7 +26,7 @@ import torch
 from alewm.envs.registry import get_task, task_names
 from alewm.errors import InputError
 from alewm.evaluation.animations import ACTIONS
-from alewm.evaluation.decoder import DECODER, find_decoder, read_decoder_description, read_examples, write_decoder
+from alewm.evaluation.decoder import DECODER, FITTED_DECODER
 from alewm.evaluation.evaluate_run import SHARED_AS, evaluate_run, interval_in_words, percent
 from alewm.evaluation.held_out import NoEnvironmentError, pairs_in_data, pairs_name, save_pairs, task_of
 from alewm.evaluation.imagination import IMAGINATION
@@ -34,7 +34,8 @@ from alewm.evaluation.settings import EVALUATIONS, EvaluationSettings, Split
 from alewm.files import check_new_folder, inside, read_if_there, read_json, write_json, write_text
 from alewm.model.checkpoint_files import checkpoints_in, weights_sha256
 from alewm.model.world_model import WorldModel
-from alewm.planning.distilled import DISTILLED, distilled_capacities, read_dynamics, read_dynamics_description
+from alewm.planning.distilled import DISTILLED, DYNAMICS, distilled_capacities
+from alewm.runs.fitted import FittedKind
 from alewm.runs.folder import new_folder
 from alewm.runs.provenance import portable
 from alewm.shapes import Tensor
@@ -48,7 +49,6 @@ from alewm.training.checkpoint import (
     read_description,
     save_weights,
 )
-from alewm.training.distill import write_dynamics
 
 _LOADING = """\
 ```python
@@ -316,8 +316,7 @@ def fill_pretrained(run: Path, shared: SharedRun, out: Path, weights: WeightType
     for path in (path for pattern in _COPIED for path in sorted(run.glob(pattern))):
         shutil.copyfile(inside(path, run), out / path.name)
     _save_missing_pairs(run, out)
-    _save_distilled(run, out)
-    _save_decoder(run, out)
+    _save_fitted(run, out)
     _save_imagination(run, out)
     write_json(out / "result.json", shared.result)
     write_json(out / "provenance.json", shared.provenance)
@@ -337,25 +336,18 @@ def _save_missing_pairs(run: Path, out: Path) -> None:
                 save_pairs(place, pairs, fingerprint)
 
 
-def _save_distilled(run: Path, out: Path) -> None:
-    """The distilled dynamics of the run's newest weights, bound to the weights as they are stored in `out`.
+def _save_fitted(run: Path, out: Path) -> None:
+    """Distilled dynamics and decoder of the run's newest weights, bound to the weights as they are stored in `out`.
 
     Rounding to bfloat16 moves the latents a little, so the hash changes; `share_run` measures what that costs.
     """
     before = weights_sha256(latest_checkpoint(run))
     after = weights_sha256(checkpoints_in(out / "checkpoints")[-1])
-    for capacity, folder in distilled_capacities(run / DISTILLED).items():
-        network = read_dynamics(folder, before)
-        description = portable({**read_dynamics_description(folder), "weights_sha256": after})
-        write_dynamics(out / DISTILLED / f"k{capacity}", network, description)
-
-
-def _save_decoder(run: Path, out: Path) -> None:
-    """The decoder of the run's newest weights, bound to the weights as they are stored in `out`."""
-    if (network := find_decoder(run)) is not None:
-        folder, after = run / DECODER, weights_sha256(checkpoints_in(out / "checkpoints")[-1])
-        description = portable({**read_decoder_description(folder), "weights_sha256": after})
-        write_decoder(out / DECODER, network, description, read_examples(folder))
+    kinds: dict[Path, FittedKind[Any]] = {run / DECODER: FITTED_DECODER}
+    for folder, kind in (kinds | dict.fromkeys(distilled_capacities(run / DISTILLED).values(), DYNAMICS)).items():
+        if kind.is_in(folder):
+            description = portable({**kind.describe(folder), "weights_sha256": after})
+            kind.copy(folder, out / folder.relative_to(run), before, description)
 
 
 def _save_imagination(run: Path, out: Path) -> None:

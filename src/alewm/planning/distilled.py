@@ -9,11 +9,8 @@ numbers, so a rollout of H blocks is H small matrix products instead of H passes
 
 It remembers no history: a plan starts from one frame, and what follows depends on that frame and the actions alone.
 
-On disk a folder `distilled/` beside the checkpoints holds one folder per capacity, `k4/` for example, with
-
-- `model.safetensors`: the network;
-- `distilled.json`: its sizes, how it was fitted, its errors, and the SHA-256 of the world model's weights. Other
-  weights have another latent, so the network is refused for them.
+On disk a folder `distilled/` beside the checkpoints holds one folder per capacity, `k4/` for example, with the network
+and `distilled.json` (`alewm.runs.fitted`).
 """
 
 import hashlib
@@ -22,7 +19,6 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import nn
@@ -31,15 +27,12 @@ from torch.nn import functional
 from alewm.capacity.support import CapacitySupport
 from alewm.config import Count, check_ranges, from_dict
 from alewm.errors import InputError
-from alewm.files import read_object
 from alewm.model.world_model import Encoding, WorldModel
-from alewm.runs.folder import load_tensors
+from alewm.runs.fitted import NETWORK, FittedKind
 from alewm.shapes import Float, Tensor
 
-FORMAT = 1
 DISTILLED = "distilled"
 """The folder in a run folder."""
-NETWORK, DESCRIPTION = "model.safetensors", "distilled.json"
 
 
 @dataclass(frozen=True)
@@ -86,6 +79,14 @@ class DistilledDynamics(nn.Module):
 
     def _hidden(self, x: Tensor) -> Tensor:
         return functional.silu(self.hidden_layer(functional.silu(x)))
+
+
+DYNAMICS = FittedKind(
+    "distilled dynamics",
+    "distilled.json",
+    "alewm distill RUN (--out names another folder).",
+    lambda sizes: DistilledDynamics(from_dict(DynamicsConfig, sizes)),
+)
 
 
 class DistilledModel(nn.Module):
@@ -177,7 +178,7 @@ def load_distilled(model: WorldModel, weights_sha256: str, folder: Path) -> Dist
     if not found:
         raise InputError(f"{folder} holds no distilled dynamics. Make them with `alewm distill RUN`.")
     device = model.log_prior.device
-    networks = {k: read_dynamics(path, weights_sha256).to(device) for k, path in found.items()}
+    networks = {k: DYNAMICS.read(path, weights_sha256).to(device) for k, path in found.items()}
     return DistilledModel(model, networks, {str(k): _sha256(path / NETWORK) for k, path in found.items()})
 
 
@@ -185,40 +186,6 @@ def distilled_capacities(folder: Path) -> dict[int, Path]:
     """The folders of the networks in `folder`, by capacity."""
     found = {int(path.name[1:]): path for path in folder.glob("k*") if re.fullmatch(r"k[1-9]\d*", path.name)}
     return dict(sorted(found.items()))
-
-
-def read_dynamics(folder: Path, weights_sha256: str | None = None) -> DistilledDynamics:
-    """The network in `folder`, for a world model whose weights have this hash; any model where none is given."""
-    description = read_dynamics_description(folder)
-    if weights_sha256 is not None and description["weights_sha256"] != weights_sha256:
-        raise InputError(
-            f"{folder} was distilled from other weights ({description['checkpoint']}, SHA-256 "
-            f"{description['weights_sha256'][:12]}) than the model's ({weights_sha256[:12]}). Remove the folder and "
-            f"distil again: alewm distill RUN."
-        )
-    try:
-        network = DistilledDynamics(from_dict(DynamicsConfig, description["config"]))
-    except InputError as error:
-        raise InputError(f"{folder / DESCRIPTION}: {error} {_again(folder)}") from None
-    tensors, _ = load_tensors(folder / NETWORK, _again(folder))
-    try:
-        network.load_state_dict(tensors)
-    except RuntimeError as error:
-        raise InputError(f"{folder / NETWORK} cannot be read ({error}). {_again(folder)}") from error
-    return network.eval()
-
-
-def read_dynamics_description(folder: Path) -> dict[str, Any]:
-    """What the network in `folder` says about itself."""
-    path = folder / DESCRIPTION
-    if not path.is_file():
-        raise InputError(f"{folder} holds no distilled dynamics: it has no {DESCRIPTION}. {_again(folder)}")
-    description = read_object(path)
-    if description.get("format") != FORMAT:
-        raise InputError(f"{path} has format {description.get('format')!r}; this version reads format {FORMAT}.")
-    if missing := [name for name in ("config", "settings", "weights_sha256", "checkpoint") if name not in description]:
-        raise InputError(f"{path} lacks {', '.join(missing)}. {_again(folder)}")
-    return description
 
 
 def _zero_layer(num_inputs: int, num_outputs: int, *, bias: bool = True) -> nn.Linear:
@@ -243,10 +210,6 @@ def _check_fits(model: WorldModel, capacity: int, network: DistilledDynamics) ->
 def _sha256(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _again(folder: Path) -> str:
-    return f"Remove {folder} and distil again: alewm distill RUN."
 
 
 def _listed(capacities: tuple[int, ...]) -> str:

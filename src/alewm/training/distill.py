@@ -7,10 +7,8 @@ loss is the mean square error over all of them: what matters to a plan is where 
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -22,10 +20,8 @@ from alewm.data.frame_sources import open_frames
 from alewm.data.splits import GOAL_OFFSET, draw_pairs
 from alewm.data.store import EpisodeStore
 from alewm.errors import InputError
-from alewm.files import write_json
 from alewm.model.world_model import Encoding, WorldModel
-from alewm.planning.distilled import DESCRIPTION, NETWORK, DistilledDynamics, DynamicsConfig
-from alewm.runs.folder import new_folder, save_tensors
+from alewm.planning.distilled import DistilledDynamics, DynamicsConfig
 from alewm.shapes import FRAME_SKIP, Float, Int, Tensor
 from alewm.training.noise import seeded_generator
 
@@ -201,15 +197,6 @@ def open_loop_errors(
     imagined = torch.stack(list(imagine(z[:, 0].contiguous(), a)), 1)
     errors: list[float] = ((imagined - z[:, 1:]).square().sum(-1).mean(0) / variance).tolist()
     return errors
-
-
-def write_dynamics(folder: Path, network: DistilledDynamics, description: Mapping[str, Any]) -> Path:
-    """The new `folder` with the network and its description; it appears whole or not at all."""
-    state = {name: tensor.detach().cpu().contiguous() for name, tensor in network.state_dict().items()}
-    with new_folder(folder) as partial:
-        save_tensors(partial / NETWORK, state)
-        write_json(partial / DESCRIPTION, description)
-    return folder
 
 
 def _window_starts(store: EpisodeStore, episodes: Sequence[int], horizon: int, frame_skip: int) -> np.ndarray:
