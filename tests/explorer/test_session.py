@@ -1,12 +1,15 @@
 """The explorer plans as an evaluation does, takes clicks and states, and says what is wrong with a run."""
 
 import shutil
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
+import alewm
 from alewm.errors import InputError
 from alewm.evaluation.evaluate_run import evaluate_run
 from alewm.evaluation.settings import EvaluationSettings
@@ -80,6 +83,47 @@ def test_an_evaluated_episode_is_drawn_from_its_kept_actions(explored):
     assert len(frames) == explored.records[0].steps + 1
     start, _ = explored.draw(*explored.pair(0))
     assert np.array_equal(frames[0], start)
+
+
+@pytest.fixture(scope="module")
+def reacher(tmp_path_factory):
+    """A run of a task whose state is numbers, on frames that OpenGL drew."""
+    folder = tmp_path_factory.mktemp("reacher")
+    episodes = {"episodes": 10, "max_steps": 30, "draw_every": 5, "image_size": 28, "jobs": 1}
+    alewm.collect("reacher", folder / "reacher.h5", drawing="mujoco", **episodes).close()
+    alewm.train("reacher-tiny", folder / "reacher.h5", folder / "run", steps=2, batch_size=4, threads=1, device="cpu")
+    return folder / "run"
+
+
+def test_numbers_of_the_state_place_start_and_goal(reacher):
+    run = Explored(reacher)
+    assert [(column, i) for column, i, _, _ in run.sliders()] == [("qpos", 0), ("qpos", 1)]
+    start, goal = run.pair(0)
+    turned = {name: values.clone() for name, values in goal.items()}
+    turned["qpos"][0, 0] += 1.5
+    first, last = run.draw(start, goal)
+    same, other = run.draw(start, turned)
+    assert np.array_equal(first, same)
+    assert not np.array_equal(last, other)
+    attempt, _ = finished(run, start, turned)
+    assert len(attempt.distances) == len(attempt.frames) <= 51
+    with pytest.raises(InputError, match="no state"):
+        run.clicked(10, 10)
+
+
+def test_one_thread_draws_whoever_asks(explored, monkeypatch):
+    """OpenGL's contexts belong to a thread."""
+    drew = []
+    placed = Explored.placed
+    monkeypatch.setattr(Explored, "placed", lambda *given: drew.append(threading.get_ident()) or placed(*given))
+    page = Page([explored])
+    scene = page.choose_pair(0)
+    with ThreadPoolExecutor(2) as threads:
+        for _ in range(4):
+            threads.submit(page.here, page.lead.draw, scene.start, scene.goal).result()
+            threads.submit(next, page.attempts(scene, 0, 20, 1)).result()
+    assert len(drew) == 8
+    assert len(set(drew)) == 1
 
 
 def test_two_runs_plan_to_the_same_goal():

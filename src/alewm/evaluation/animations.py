@@ -9,7 +9,7 @@ from PIL import Image
 
 from alewm.errors import InputError
 from alewm.evaluation.closed_loop import ClosedLoop, GoalEnvs, GoalPairs
-from alewm.evaluation.held_out import find_pairs, task_of
+from alewm.evaluation.held_out import drawing_of, find_pairs, task_of
 from alewm.evaluation.settings import EVALUATIONS, EvaluationSettings
 from alewm.evaluation.success import EpisodeRecord, read_records
 from alewm.files import read_if_there, write_bytes
@@ -85,7 +85,8 @@ def replayed(folder: Path, indices: Sequence[int], image_size: int | None = None
     places = [known.get((records[i].episode, records[i].start_step)) for i in indices]
     if None in places:
         raise InputError(f"{folder} has episodes that are not among the pairs of {run}.")
-    envs = task_of(learned).make_vector_env(len(indices), image_size=image_size)
+    task = task_of(learned)
+    envs = task.make_vector_env(len(indices), image_size=image_size, drawing=drawing_of(task, learned, settings))
     steps = torch.tensor([records[i].steps for i in indices])
     return _film(envs, pairs.take([place for place in places if place is not None]), actions[list(indices)], steps)
 

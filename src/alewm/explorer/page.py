@@ -6,18 +6,22 @@ are named on the command line.
 
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from alewm.errors import InputError, install_line
+from alewm.evaluation.success import EpisodeRecord
 from alewm.explorer.session import CLICKABLE, Attempt, Explored, SearchSize
 
 FASTEST_UPDATE_SECONDS = 0.12
 MOST_AT_HOME, MOST_IN_PUBLIC = SearchSize(3000, 100), SearchSize(300, 30)
 OWN_HOSTS = ("127.0.0.1", "localhost")
+
+T = TypeVar("T")
 
 
 def _gradio() -> Any:
@@ -80,6 +84,8 @@ class Page:
         self.runs, self.is_public = list(runs), is_public
         self.most = MOST_IN_PUBLIC if is_public else MOST_AT_HOME
         self.usable = [run for run in self.runs if not run.problem and run.can_act]
+        # What draws with OpenGL must always do so on the same thread; Gradio answers on many.
+        self._thread = ThreadPoolExecutor(1)
         self.lead = next(iter(self.usable), None)
         if len({run.task.name for run in self.usable if run.task is not None}) > 1:
             raise InputError("Two runs side by side must be of the same task.")
@@ -95,6 +101,18 @@ class Page:
             told = "" if record is None else f": {'reached' if record.success else 'missed'} in {record.steps} steps"
             labels.append((f"episode {key[0]} from step {key[1]}{told}", i))
         return labels
+
+    def here(self, function: Callable[..., T], *arguments: Any) -> T:
+        """The function's value, computed on the page's own thread."""
+        return self._thread.submit(function, *arguments).result()
+
+    def place_of(self, record: EpisodeRecord) -> int | None:
+        """The index of an evaluated episode among the held-out pairs."""
+        if self.lead is None or self.lead.pairs is None:
+            return None
+        keys = list(zip(self.lead.pairs.episodes, self.lead.pairs.start_steps, strict=True))
+        key = (record.episode, record.start_step)
+        return keys.index(key) if key in keys else None
 
     def choose_pair(self, index: int) -> Scene:
         """The scene of a held-out pair."""
@@ -128,7 +146,7 @@ class Page:
         latest: list[Attempt | None] = [None] * len(going)
         while not all(each is not None and each.is_over for each in latest):
             for i, each in enumerate(going):
-                latest[i] = next(each, latest[i])
+                latest[i] = self.here(next, each, latest[i])
             yield tuple(each for each in latest if each is not None)
 
     def build(self) -> Any:
@@ -149,7 +167,7 @@ class Page:
                 return blocks
             lead, state = self.lead, gr.State(scene)
             can_click = lead.task is not None and lead.task.name in CLICKABLE
-            first, last = lead.draw(scene.start, scene.goal)
+            first, last = self.here(lead.draw, scene.start, scene.goal)
             labels = self.pair_labels()
             with gr.Row():
                 with gr.Column(scale=2, min_width=300):
@@ -194,40 +212,39 @@ class Page:
 
             def draw(chosen: Scene) -> list[Any]:
                 """Both pictures, and q before any plan."""
-                pictures = lead.draw(chosen.start, chosen.goal)
-                told = [
-                    f'<div class="alewm">{bars(q, max(q, key=lambda k: q[k]), COLORS[i])}</div>'
-                    for i, q in enumerate(run.selection(chosen.start, chosen.goal) for run in self.usable)
-                ]
-                return [chosen, *pictures, *told]
+                pictures = self.here(lead.draw, chosen.start, chosen.goal)
+                told = []
+                for run, color in zip(self.usable, COLORS, strict=False):
+                    q = self.here(run.selection, chosen.start, chosen.goal)
+                    told.append(f'<div class="alewm">{bars(q, max(q, key=lambda k: q[k]), color)}</div>')
+                values = [float(getattr(chosen, role)[column].reshape(-1)[i]) for role, column, i, _ in numbers]
+                return [chosen, *pictures, *told, *values]
 
             def on_pair(index: int | None) -> list[Any]:
                 return draw(self.choose_pair(0 if index is None else index))
 
-            def on_click(chosen: Scene, role: str, event: Any) -> list[Any]:
-                x, y = event.index
+            def moved(chosen: Scene, ends: Callable[[], dict[str, Any]]) -> list[Any]:
+                """The scene with other ends, or as it was where these are no states."""
                 try:
-                    rows = lead.clicked(x, y)
+                    return [None, *draw(Scene(**ends()))]
                 except InputError as error:
                     gr.Warning(str(error))
-                    return draw(chosen)
-                ends = {"start": chosen.start, "goal": chosen.goal, role: rows}
-                return draw(Scene(ends["start"], ends["goal"]))
+                    return [gr.skip(), *draw(chosen)]
 
             def on_start(chosen: Scene, event: gr.SelectData) -> list[Any]:
-                return [None, *on_click(chosen, "start", event)]
+                return moved(chosen, lambda: {"start": self.here(lead.clicked, *event.index), "goal": chosen.goal})
 
             def on_goal(chosen: Scene, event: gr.SelectData) -> list[Any]:
-                return [None, *on_click(chosen, "goal", event)]
+                return moved(chosen, lambda: {"start": chosen.start, "goal": self.here(lead.clicked, *event.index)})
 
             def on_numbers(chosen: Scene, *values: float) -> list[Any]:
                 ends = {role: {n: v.clone() for n, v in getattr(chosen, role).items()} for role in ("start", "goal")}
                 for (role, column, i, _), value in zip(numbers, values, strict=True):
                     ends[role][column].view(-1)[i] = value
-                return draw(Scene(ends["start"], ends["goal"]))
+                return moved(chosen, lambda: ends)
 
             def on_plan(chosen: Scene, index: int, num_candidates: int, num_iterations: int) -> Iterator[list[Any]]:
-                picture, began = lead.draw(chosen.start, chosen.goal)[1], 0.0
+                picture, began = self.here(lead.draw, chosen.start, chosen.goal)[1], 0.0
                 try:
                     for found in self.attempts(chosen, int(index), num_candidates, num_iterations):
                         chosen.attempts = found
@@ -245,7 +262,7 @@ class Page:
             def on_step(chosen: Scene, at: int) -> list[Any]:
                 if not chosen.attempts:
                     return [gr.skip()] * len(views)
-                picture = lead.draw(chosen.start, chosen.goal)[1]
+                picture = self.here(lead.draw, chosen.start, chosen.goal)[1]
                 return self._columns(attempt_view, COLORS, chosen.attempts, picture, int(at))
 
             def on_replay(chosen: Scene) -> list[Any]:
@@ -256,22 +273,22 @@ class Page:
                 told = f"The evaluation {'reached' if record.success else 'missed'} the goal in {record.steps} steps."
                 q = dict(zip(lead.capacities, record.q, strict=True))
                 kept = Attempt(record.capacity, q, distances=list(record.distances), blocks_per_frame=lead.frame_skip)
-                kept.frames, kept.success = lead.replay(chosen.record), record.success
+                kept.frames, kept.success = self.here(lead.replay, chosen.record), record.success
                 kept.note, kept.is_over = told, True
                 chosen.attempts = (kept,)
-                picture = lead.draw(chosen.start, chosen.goal)[1]
+                picture = self.here(lead.draw, chosen.start, chosen.goal)[1]
                 views_now = self._columns(attempt_view, COLORS, chosen.attempts, picture)
                 rest = [gr.skip()] * (len(views) - 1)
                 return [chosen, gr.Slider(maximum=max(1, record.steps), value=record.steps), *views_now, *rest]
 
-            pictures = [state, start, goal, *views]
+            sliders = [each for *_, each in numbers]
+            pictures = [state, start, goal, *views, *sliders]
             pair.input(on_pair, pair, pictures, show_progress="hidden")
             if can_click:
                 start.select(on_start, state, [pair, *pictures], show_progress="hidden")
                 goal.select(on_goal, state, [pair, *pictures], show_progress="hidden")
-            sliders = [each for *_, each in numbers]
             for each in sliders:
-                each.release(on_numbers, [state, *sliders], pictures, show_progress="hidden")
+                each.release(on_numbers, [state, *sliders], [pair, *pictures], show_progress="hidden")
             size = [capacity, candidates, iterations]
             plan.click(on_plan, [state, *size], [state, step, *views], show_progress="hidden", concurrency_limit=1)
             step.input(on_step, [state, step], views, show_progress="hidden")
@@ -279,9 +296,10 @@ class Page:
             for run, picture, plot in zip((r for r in self.usable if r.records), shown, plots, strict=True):
 
                 def on_line(event: gr.SelectData, run: Any = run, plot: Any = plot) -> list[Any]:
-                    record = run.records[plot.nearest(*event.index)]
-                    keys = list(zip(lead.pairs.episodes, lead.pairs.start_steps, strict=True)) if lead.pairs else []
-                    index = keys.index((record.episode, record.start_step))
+                    index = self.place_of(run.records[plot.nearest(*event.index)])
+                    if index is None:
+                        gr.Warning(f"{lead.name} has not this pair.")
+                        return [gr.skip()] * (1 + len(pictures))
                     return [index, *draw(self.choose_pair(index))]
 
                 picture.select(on_line, None, [pair, *pictures], show_progress="hidden")

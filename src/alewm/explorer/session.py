@@ -19,7 +19,7 @@ from alewm.errors import InputError
 from alewm.evaluation.animations import replayed
 from alewm.evaluation.closed_loop import GoalPairs
 from alewm.evaluation.decoder import PixelDecoder, find_decoder
-from alewm.evaluation.held_out import NoEnvironmentError, find_pairs, task_of
+from alewm.evaluation.held_out import NoEnvironmentError, drawing_of, find_pairs, task_of
 from alewm.evaluation.settings import EvaluationSettings
 from alewm.evaluation.success import BUDGET, EpisodeRecord, read_records
 from alewm.files import read_if_there
@@ -30,14 +30,13 @@ from alewm.planning.noise import candidate_noise
 from alewm.planning.planner import Planner, PlanningConfig
 from alewm.planning.rollout import prefix_distance, sliced_roll_out
 from alewm.planning.search import CEMConfig, refine
+from alewm.resize import area_downsample
 from alewm.runs.folder import require_run
 from alewm.shapes import Float, Tensor, UInt8
 from alewm.training.checkpoint import data_set_of, latest_checkpoint, load_world_model
 
-MODAL = "chosen by the model"
-"""The capacity that q says, in place of a number."""
 SHOWN_SIZE = 224
-"""Pixels per side of the frames on the page, where the task can draw them."""
+"""Most pixels per side of the frames on the page."""
 CLICKABLE = {"two-room": "proprio"}
 """Tasks whose state is a place in the picture, with the column that has it in native pixels."""
 
@@ -141,17 +140,31 @@ class Explored:
         """Whether an environment can be put into a start and act."""
         return self.model is not None and self.task is not None
 
-    def environment(self, image_size: int | None = None) -> VectorGoalEnv:
-        """One episode of its task, drawn at the encoder's size or another."""
+    def environment(self) -> VectorGoalEnv:
+        """One episode of its task, drawn at the task's own size by whoever drew what the model was trained on."""
         if self.task is None or self.model is None:
             raise InputError(f"{self.name} has no environment to act in. {self.note}")
-        return self.task.make_vector_env(1, image_size=image_size or self.model.image_size)
+        return self.task.make_vector_env(1, drawing=drawing_of(self.task, self.learned, EvaluationSettings()))
+
+    def placed(self, start: Rows, goal: Rows) -> VectorGoalEnv:
+        """A new environment at a start and with a goal, which it refuses where they are no states."""
+        envs = self.environment()
+        envs.reset_to(start, goal)
+        return envs
+
+    def seen(self, *frames: UInt8[Tensor, "1 Y X 3"]) -> UInt8[Tensor, "1 frames y x 3"]:
+        """Frames as the encoder reads them."""
+        assert self.model is not None
+        return area_downsample(torch.stack(frames, 1), self.model.image_size)
 
     def shown_size(self) -> int:
-        """Pixels per side of frames for the page: the task's own, except where drawing them is slow."""
+        """Pixels per side of frames for the page."""
         assert self.task is not None
-        assert self.model is not None
-        return self.model.image_size if self.task.drawing_is_slow else min(SHOWN_SIZE, self.task.image_size)
+        return min(SHOWN_SIZE, self.task.image_size)
+
+    def shown(self, frame: UInt8[Tensor, "1 Y X 3"]) -> np.ndarray:
+        """A frame for the page."""
+        return area_downsample(frame[0], self.shown_size()).cpu().numpy()
 
     def pair(self, index: int) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
         """The start and the goal of a held-out pair."""
@@ -171,7 +184,7 @@ class Explored:
             raise InputError(f"A place in the picture is no state of {self.task.name if self.task else 'this task'}.")
         scale = self.task.image_size / self.shown_size()
         rows = {CLICKABLE[self.task.name]: torch.tensor([[x * scale, y * scale]])}
-        self.environment().reset_to(rows, rows)
+        self.placed(rows, rows)
         return rows
 
     def sliders(self) -> list[tuple[str, int, float, float]]:
@@ -188,16 +201,13 @@ class Explored:
 
     def draw(self, start: Rows, goal: Rows) -> tuple[np.ndarray, np.ndarray]:
         """Frames of a start and a goal for the page."""
-        envs = self.environment(self.shown_size())
-        envs.reset_to(start, goal)
-        return envs.render()[0].cpu().numpy(), envs.render_goal()[0].cpu().numpy()
+        envs = self.placed(start, goal)
+        return self.shown(envs.render()), self.shown(envs.render_goal())
 
     def selection(self, start: Rows, goal: Rows) -> dict[int, float]:
         """q(k | start, goal)."""
-        envs = self.environment()
-        envs.reset_to(start, goal)
-        planner = self._planner(SearchSize())
-        features, _ = planner.encode(torch.stack([envs.render(), envs.render_goal()], 1))
+        envs, planner = self.placed(start, goal), self._planner(SearchSize())
+        features, _ = planner.encode(self.seen(envs.render(), envs.render_goal()))
         return dict(zip(self.capacities, planner.capacity_distribution(features)[0].tolist(), strict=True))
 
     def replay(self, record: int) -> list[np.ndarray]:
@@ -212,16 +222,14 @@ class Explored:
 
         `stream` names the noise, as the episode of an evaluation does; without a `capacity` the model chooses.
         """
-        planner, envs = self._planner(size), self.environment()
-        shown = envs if self.shown_size() == envs.image_size else self.environment(self.shown_size())
-        for each in {id(env): env for env in (envs, shown)}.values():
-            each.reset_to(start, goal)
-        features, latents = planner.encode(torch.stack([envs.render(), envs.render_goal()], 1))
+        planner, envs = self._planner(size), self.placed(start, goal)
+        frame = envs.render()
+        features, latents = planner.encode(self.seen(frame, envs.render_goal()))
         q = planner.capacity_distribution(features)
         k = capacity or self.capacities[int(modal_index(q))]
         planner.support.index_of(k)
         found = Attempt(k, dict(zip(self.capacities, q[0].tolist(), strict=True)), blocks_per_frame=self.frame_skip)
-        found.frames.append(shown.render()[0].cpu().numpy())
+        found.frames.append(self.shown(frame))
         found.distances.append(float(envs.distance()[0]))
         z_now, z_goal, num_plans = latents[:, 0], latents[:, 1], 0
         while not found.is_over:
@@ -234,10 +242,10 @@ class Explored:
             self._imagine(planner, z_now, z_goal, blocks, k, found)
             yield found
             for action in planner.to_actions(blocks)[0]:
-                for each in {id(env): env for env in (envs, shown)}.values():
-                    each.step(action[None])
+                envs.step(action[None])
+                frame = envs.render()
                 found.distances.append(float(envs.distance()[0]))
-                found.frames.append(shown.render()[0].cpu().numpy())
+                found.frames.append(self.shown(frame))
                 found.success = bool(envs.success()[0])
                 found.is_over = found.success or len(found.distances) > BUDGET
                 if found.is_over:
@@ -245,7 +253,7 @@ class Explored:
                 if len(found.frames) % self.frame_skip == 1:
                     yield found
             if not found.is_over:
-                z_now = planner.encode(envs.render()[:, None])[1][:, 0]
+                z_now = planner.encode(self.seen(frame))[1][:, 0]
         steps = len(found.distances) - 1
         found.note = f"Reached the goal in {steps} steps." if found.success else f"Not at the goal after {steps} steps."
         yield found
