@@ -38,8 +38,10 @@ def serving(*runs):
     """The address that `alewm explore` prints, while it runs."""
     command = [sys.executable, "-m", "alewm", "explore", *map(str, runs)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
-        yield server.stdout.readline().strip()
-        server.terminate()
+        try:
+            yield server.stdout.readline().strip()
+        finally:
+            server.terminate()
 
 
 @pytest.fixture(scope="module")
@@ -157,6 +159,61 @@ def test_a_run_without_data_and_one_in_training_plan(visit, damaged, name, said)
         expect(page.get_by_text(said)).to_be_visible(timeout=60_000)
         ready(page)
         expect(plan(page)).to_be_visible(timeout=120_000)
+
+
+FEW = ("--max-steps", 30, "--draw-every", 5, "--image-size", 28, "--jobs", 1)
+TASKS = {
+    "push-t": (60, ()),
+    "reacher": (10, ("--drawing", "mujoco")),  # OpenGL, whose contexts belong to a thread
+    "cube": (10, ("--drawing", "batched")),
+}
+"""Episodes that are recorded of each task, and how."""
+
+
+@pytest.fixture(scope="module", params=TASKS)
+def other_task(request, tmp_path_factory):
+    """A run of another task, hardly trained, with a decoder and an evaluation."""
+    folder, (episodes, options) = tmp_path_factory.mktemp(request.param), TASKS[request.param]
+    data, run = folder / "data.h5", folder / "run"
+    train = ("--data", data, "--split", "episode", "--steps", 4, "--batch-size", 4, "--threads", 1)
+    for command in (
+        ("collect", request.param, "--episodes", episodes, *FEW, *options, "--out", data),
+        ("train", request.param, "--width", "tiny", *train, "--out", run),
+        ("decode", run, "--updates", 5),
+        ("evaluate", run, "--animations", 0),
+    ):
+        subprocess.run([sys.executable, "-m", "alewm", *map(str, command)], check=True)
+    return run
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_sliders_of_the_state_place_start_and_goal_in_the_other_tasks(visit, other_task, width):
+    with serving(other_task) as address:
+        page = visit(address, width)
+        ready(page)
+        page.get_by_role("button", name="State").click()
+        number = page.locator("#state-start-0 input[type=number]")
+        slider = page.locator("#state-start-0 input[type=range]")
+        low, high, value = (
+            float(slider.get_attribute("min")),
+            float(slider.get_attribute("max")),
+            number.input_value(),
+        )
+        expect(number).not_to_have_value("")
+        picture = page.locator("#start img").first
+        before, chosen = picture.get_attribute("src"), page.locator("#pair input").input_value()
+        other = low if float(value) - low > high - float(value) else high
+        number.fill(f"{other:.2f}")
+        expect(picture).not_to_have_attribute("src", before, timeout=30_000)
+        expect(page.locator("#pair input")).not_to_have_value(chosen)
+        expect(plan(page)).to_be_visible(timeout=120_000)
+        assert page.locator("#view-0 .strip img").count() >= 6, "imagined frames, decoded"
+        assert page.evaluate("document.documentElement.scrollWidth") <= width, "nothing sticks out"
+        page.locator("#pair input").click()
+        page.get_by_role("option").first.click()
+        expect(number).to_have_value(value, timeout=30_000)
+        page.click("#replay")
+        expect(page.locator("#view-0 .outcome")).to_contain_text("The evaluation", timeout=60_000)
 
 
 def refused(url, **headers):

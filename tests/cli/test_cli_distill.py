@@ -91,8 +91,9 @@ def test_a_capacity_without_a_network_falls_back_and_one_more_network_mends_it(r
 
 def test_the_report_draws_its_error_by_blocks_ahead(run, tmp_path, alewm_here):
     alewm_here("report", run, "--out", "page")
-    assert "Open-loop error" in (tmp_path / "page/index.html").read_text()
-    assert "blocks ahead" in (tmp_path / f"page/figures/open-loop-{run.name}.svg").read_text()
+    figure = (tmp_path / f"page/figures/imagination-{run.name}.svg").read_text()
+    assert "blocks ahead" in figure
+    assert "distilled, k = " in figure
 
 
 def test_weights_that_were_trained_further_refuse_the_old_network(run, tmp_path, refused):

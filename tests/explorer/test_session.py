@@ -97,10 +97,15 @@ def reacher(tmp_path_factory):
 
 def test_numbers_of_the_state_place_start_and_goal(reacher):
     run = Explored(reacher)
-    assert [(column, i) for column, i, _, _ in run.sliders()] == [("qpos", 0), ("qpos", 1)]
+    shoulder, wrist = run.sliders()
+    assert [(each.name, each.column, each.index) for each in (shoulder, wrist)] == [
+        ("shoulder", "qpos", 0),
+        ("wrist", "qpos", 1),
+    ]
     start, goal = run.pair(0)
-    turned = {name: values.clone() for name, values in goal.items()}
-    turned["qpos"][0, 0] += 1.5
+    assert shoulder.low <= shoulder.read(goal) <= shoulder.high
+    turned = shoulder.written(goal, shoulder.read(goal) + 1.5)
+    assert wrist.read(turned) == wrist.read(goal)
     first, last = run.draw(start, goal)
     same, other = run.draw(start, turned)
     assert np.array_equal(first, same)

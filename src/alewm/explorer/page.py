@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
@@ -179,12 +180,15 @@ class Page:
                         goal = gr.Image(last, label=f"Goal{hint}", elem_id="goal", min_width=120, **options)
                     numbers = []
                     if not can_click and lead.sliders():
-                        with gr.Accordion("State", open=False):
+                        with gr.Accordion("State", open=False), gr.Row():
                             for role in ("start", "goal"):
-                                for column, i, low, high in lead.sliders():
-                                    name = f"{role} {column}[{i}]"
-                                    value = float(getattr(scene, role)[column].reshape(-1)[i])
-                                    numbers.append((role, column, i, gr.Slider(low, high, value, label=name)))
+                                with gr.Column(min_width=240):
+                                    for i, each in enumerate(lead.sliders()):
+                                        label, place = f"{role}: {each.name}", f"state-{role}-{i}"
+                                        value = round(each.read(getattr(scene, role)), 2)
+                                        span = {"minimum": each.low, "maximum": each.high, "step": 0.01}
+                                        slider = gr.Slider(**span, value=value, label=label, elem_id=place)
+                                        numbers.append((role, each, slider))
                 with gr.Column(scale=1, min_width=280):
                     count = max(len(run.capacities) for run in self.usable)
                     told = "0: the model chooses. " + ", ".join(f"{i}: {k}" for i, k in enumerate(lead.capacities, 1))
@@ -217,7 +221,7 @@ class Page:
                 for run, color in zip(self.usable, COLORS, strict=False):
                     q = self.here(run.selection, chosen.start, chosen.goal)
                     told.append(f'<div class="alewm">{bars(q, max(q, key=lambda k: q[k]), color)}</div>')
-                values = [float(getattr(chosen, role)[column].reshape(-1)[i]) for role, column, i, _ in numbers]
+                values = [round(each.read(getattr(chosen, role)), 2) for role, each, _ in numbers]
                 return [chosen, *pictures, *told, *values]
 
             def on_pair(index: int | None) -> list[Any]:
@@ -237,11 +241,11 @@ class Page:
             def on_goal(chosen: Scene, event: gr.SelectData) -> list[Any]:
                 return moved(chosen, lambda: {"start": chosen.start, "goal": self.here(lead.clicked, *event.index)})
 
-            def on_numbers(chosen: Scene, *values: float) -> list[Any]:
-                ends = {role: {n: v.clone() for n, v in getattr(chosen, role).items()} for role in ("start", "goal")}
-                for (role, column, i, _), value in zip(numbers, values, strict=True):
-                    ends[role][column].view(-1)[i] = value
-                return moved(chosen, lambda: ends)
+            def on_number(index: int, chosen: Scene, value: float) -> list[Any]:
+                ends, (role, number, _) = {"start": chosen.start, "goal": chosen.goal}, numbers[index]
+                shown = moved(chosen, lambda: {**ends, role: number.written(ends[role], value)})
+                shown[index - len(numbers)] = gr.skip()  # a hand is on this slider
+                return shown
 
             def on_plan(chosen: Scene, index: int, num_candidates: int, num_iterations: int) -> Iterator[list[Any]]:
                 picture, began = self.here(lead.draw, chosen.start, chosen.goal)[1], 0.0
@@ -287,8 +291,9 @@ class Page:
             if can_click:
                 start.select(on_start, state, [pair, *pictures], show_progress="hidden")
                 goal.select(on_goal, state, [pair, *pictures], show_progress="hidden")
-            for each in sliders:
-                each.release(on_numbers, [state, *sliders], [pair, *pictures], show_progress="hidden")
+            for index, slider in enumerate(sliders):
+                given, moves = [state, slider], partial(on_number, index)
+                slider.input(moves, given, [pair, *pictures], show_progress="hidden", trigger_mode="always_last")
             size = [capacity, candidates, iterations]
             plan.click(on_plan, [state, *size], [state, step, *views], show_progress="hidden", concurrency_limit=1)
             step.input(on_step, [state, step], views, show_progress="hidden")

@@ -40,8 +40,40 @@ SHOWN_SIZE = 224
 CLICKABLE = {"two-room": "proprio"}
 """Tasks whose state is a place in the picture, with the column that has it in native pixels."""
 
+NAMES = {
+    ("push-t", "state"): {0: "pusher x", 1: "pusher y", 2: "block x", 3: "block y", 4: "block angle"},
+    ("reacher", "qpos"): {0: "shoulder", 1: "wrist"},
+    ("cube", "qpos"): {
+        **{i: f"arm joint {i + 1}" for i in range(4)},
+        6: "gripper",
+        **{14 + i: f"cube {axis}" for i, axis in enumerate("xyz")},
+    },
+}
+"""What numbers of the state are called, by task and column."""
+
 Rows = Mapping[str, Tensor]
 """State columns [1, ...] of one start or goal."""
+
+
+@dataclass(frozen=True)
+class StateNumber:
+    """A number of the state that frames show, with the range that held-out pairs have."""
+
+    column: str
+    index: int
+    name: str
+    low: float
+    high: float
+
+    def read(self, rows: Rows) -> float:
+        """Its value in a state."""
+        return float(rows[self.column].reshape(-1)[self.index])
+
+    def written(self, rows: Rows, value: float) -> dict[str, Tensor]:
+        """The state with another value of it."""
+        changed = {name: values.clone() for name, values in rows.items()}
+        changed[self.column].view(-1)[self.index] = value
+        return changed
 
 
 @dataclass(frozen=True)
@@ -187,16 +219,18 @@ class Explored:
         self.placed(rows, rows)
         return rows
 
-    def sliders(self) -> list[tuple[str, int, float, float]]:
-        """Numbers of the state that frames show: column, place in it, and the range that held-out pairs have."""
+    def sliders(self) -> list[StateNumber]:
+        """The numbers of the state that can be moved."""
         if self.task is None or self.pairs is None:
             return []
         found = []
         for each in self.task.visible:
             if each.column in self.pairs.start_rows:
                 ends = [torch.as_tensor(rows[each.column]) for rows in (self.pairs.start_rows, self.pairs.goal_rows)]
-                values = torch.cat([end.reshape(len(end), -1)[:, each.index] for end in ends]).float()
-                found.append((each.column, each.index, float(values.min()), float(values.max())))
+                values = torch.cat([end.reshape(len(end), -1)[:, each.index] for end in ends]).double()
+                low, high = (values.min() * 100).floor() / 100, (values.max() * 100).ceil() / 100
+                name = NAMES.get((self.task.name, each.column), {}).get(each.index, f"{each.column}[{each.index}]")
+                found.append(StateNumber(each.column, each.index, name, float(low), float(high)))
         return found
 
     def draw(self, start: Rows, goal: Rows) -> tuple[np.ndarray, np.ndarray]:

@@ -89,7 +89,7 @@ def success_rates(runs: Sequence[Run]) -> Draw:
     def draw(theme: Theme) -> Figure:
         figure, axes = new_axes(height=1.5 + 0.55 * len(runs))
         for row, run in enumerate(runs):
-            color = theme.color(row)
+            color = theme.color(run.color)
             _interval(axes, run.result, "success_rate", "interval", row - 0.14, color, "o", "all pairs")
             _interval(
                 axes,
@@ -130,7 +130,7 @@ def chosen_capacities(runs: Sequence[Run]) -> Draw:
             places = [i + (index - (len(runs) - 1) / 2) * width for i in range(len(capacities))]
             total = sum(counts.values()) or 1
             shares = [counts.get(k, 0) / total for k in capacities]
-            axes.bar(places, shares, width * 0.92, color=theme.color(index), label=run.name, alpha=0.85)
+            axes.bar(places, shares, width * 0.92, color=theme.color(run.color), label=run.name, alpha=0.85)
             q = dict(zip(run.result.get("support", []), run.result.get("q_mean", []), strict=False))
             dots = [(place, q[k]) for place, k in zip(places, capacities, strict=True) if k in q]
             if len(q) > 1:
@@ -140,24 +140,6 @@ def chosen_capacities(runs: Sequence[Run]) -> Draw:
         axes.grid(axis="x", visible=False)
         if len(runs) > 1:
             figure.legend(loc="outside lower center", ncols=2)
-        return figure
-
-    return draw
-
-
-def open_loop_errors(errors: Mapping[int, Mapping[str, Sequence[float]]], title: str) -> Draw:
-    """The error of a rollout by blocks ahead, a colour per capacity; dashed the model's own predictor."""
-
-    def draw(theme: Theme) -> Figure:
-        figure, axes = new_axes()
-        for index, (capacity, lines) in enumerate(errors.items()):
-            for name, values in lines.items():
-                style = "-" if name == "distilled" else "--"
-                label = f"{name}, k = {capacity}"
-                axes.plot(range(1, len(values) + 1), values, style, color=theme.color(index), label=label, marker="o")
-        axes.set(title=title, xlabel="blocks ahead", ylabel="error / variance of the latent", ylim=(0, None))
-        axes.set_xticks(range(1, 1 + max(len(values) for lines in errors.values() for values in lines.values())))
-        axes.legend()
         return figure
 
     return draw

@@ -50,6 +50,9 @@ class Run:
     imagination: dict[str, Any] = field(default_factory=dict)
     """What it imagines of held-out windows, and how well."""
 
+    color: int = 0
+    """Its place among the runs of the report, which has a colour."""
+
     @property
     def method(self) -> str:
         """The method's name as papers write it; the run's where it is none of the known ones."""
@@ -94,15 +97,6 @@ class Run:
             return self.result[name]
         return next((entry[name] for entry in reversed(self.metrics) if name in entry), None)
 
-    def open_loop_errors(self) -> dict[int, dict[str, list[float]]]:
-        """Errors of the model's `own` predictor and of `distilled` dynamics 1 ... H blocks ahead, by capacity.
-
-        Shares of the latent's variance on validation windows; empty for a run that was not distilled.
-        """
-        found = (read_object(path) for path in self.folder.glob("distilled/k*/distilled.json"))
-        errors = {each["config"]["capacity"]: each["validation_error"] for each in found}
-        return dict(sorted(errors.items()))
-
     def capacity_dynamics(self) -> dict[str, dict[int, Series]]:
         """Mean q per capacity over steps, from metrics called `q/8` or, per data set, `q/two-room/8`."""
         groups: dict[str, dict[int, Series]] = {}
@@ -113,7 +107,7 @@ class Run:
         return {group: dict(sorted(curves.items())) for group, curves in sorted(groups.items())}
 
 
-def read_run(folder: Path, name: str | None = None) -> Run:
+def read_run(folder: Path, name: str | None = None, color: int = 0) -> Run:
     """The run in `folder`, checked to be one."""
     require_run(folder)
     records = folder / "episodes.jsonl"
@@ -128,6 +122,7 @@ def read_run(folder: Path, name: str | None = None) -> Run:
         [inside(path, folder) for path in sorted((folder / "animations").glob("*.gif"))],
         _read_if_there(folder / DECODER / "decoder.json"),
         _read_if_there(folder / IMAGINATION / "imagination.json"),
+        color,
     )
 
 
@@ -140,7 +135,7 @@ def read_runs(folders: list[Path]) -> list[Run]:
         raise InputError("The same run folder is named twice.")
     short = [folder.name for folder in resolved]
     names = [n if short.count(n) == 1 else f"{_whose(f)}/{n}" for f, n in zip(resolved, short, strict=True)]
-    return [read_run(folder, name) for folder, name in zip(folders, names, strict=True)]
+    return [read_run(folder, name, i) for i, (folder, name) in enumerate(zip(folders, names, strict=True))]
 
 
 def with_evaluations(folders: Sequence[Path]) -> list[Path]:

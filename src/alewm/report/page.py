@@ -47,7 +47,6 @@ def write_report(run_folders: Sequence[Path], out: Path, *, data_path: Path | No
             _prefixes(runs),
             _capacities(runs, shelf),
             _success(runs, shelf),
-            _open_loop(runs, shelf),
             _variance(runs, shelf),
             _curves(runs, shelf),
             _differences(runs),
@@ -133,15 +132,15 @@ def _found(runs: Sequence[Run]) -> str:
 
 def _imagination(runs: Sequence[Run], shelf: _Shelf, notes: Mapping[Path, str]) -> str:
     parts: list[str] = []
-    for index, run in enumerate(runs):
+    for run in runs:
         if note := notes.get(run.folder.resolve()):
             parts.append(html.paragraph(f"{run.name}: not measured. {note}"))
         if not (found := run.imagination):
             continue
         own = f"k = {found['capacity']}"
-        draw = figures.imagination_errors(found["errors"], own, run.name, index)
+        draw = figures.imagination_errors(found["errors"], own, run.name, run.color)
         curves = [
-            (name, index, (list(map(float, range(1, len(band["mean"]) + 1))), band["mean"]))
+            (name, run.color, (list(map(float, range(1, len(band["mean"]) + 1))), band["mean"]))
             for name, band in found["errors"].items()
         ]
         caption = (
@@ -270,9 +269,9 @@ def _success(runs: Sequence[Run], shelf: _Shelf) -> str:
             "success", figures.success_rates(evaluated), "Success on the same held-out pairs, and what chance gives."
         )
     ]
-    for index, run in enumerate(runs):
+    for run in runs:
         if run.records:
-            draw = figures.distance_over_time(run.records, run.name, index)
+            draw = figures.distance_over_time(run.records, run.name, run.color)
             caption = f"Distance to the goal, episode by episode: {run.name}."
             plots.append(shelf.figure(f"distance-{run.name}", draw, caption))
     return html.section("Success", html.table(head, rows), html.paragraph(_SUCCESS_TERMS), html.grid(plots))
@@ -309,21 +308,12 @@ def _capacities(runs: Sequence[Run], shelf: _Shelf) -> str:
     return html.section("Capacity", html.table(head, rows) + html.paragraph(note) if rows else "", html.grid(plots))
 
 
-def _open_loop(runs: Sequence[Run], shelf: _Shelf) -> str:
-    plots = []
-    for run in runs:
-        if errors := run.open_loop_errors():
-            caption = f"Error of rollouts on validation windows, distilled dynamics and own predictor: {run.name}."
-            plots.append(shelf.figure(f"open-loop-{run.name}", figures.open_loop_errors(errors, run.name), caption))
-    return html.section("Open-loop error", html.grid(plots)) if plots else ""
-
-
 def _variance(runs: Sequence[Run], shelf: _Shelf) -> str:
     plots = []
-    for index, run in enumerate(runs):
+    for run in runs:
         variance, survival = run.latest("masked_variance"), run.latest("prior_survival")
         if isinstance(variance, list) and isinstance(survival, list):
-            draw = figures.masked_variance(variance, survival, run.name, index)
+            draw = figures.masked_variance(variance, survival, run.name, run.color)
             caption = f"Variance of each masked coordinate beside the prior's survival probability: {run.name}."
             plots.append(shelf.figure(f"variance-{run.name}", draw, caption))
     title = "Masked variance against survival"
