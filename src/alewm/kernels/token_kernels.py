@@ -1,8 +1,8 @@
 """Triton kernels of the encoder that treat tokens one by one: residual sum with LayerNorm, and the MLP with GELU.
 
-`encoder.add_norm` and `encoder.mlp` launch them. A row of width LEFT + RIGHT is held as two tiles, because a tile's
-sides are powers of two: 192 columns are 128 and 64, where one padded tile of 256 would waste a quarter of every
-product.
+`encoder_blocks.add_norm` and `encoder_blocks.mlp` launch them. A row of width LEFT + RIGHT is held as two tiles,
+because a tile's sides are powers of two: 192 columns are 128 and 64, where one padded tile of 256 would waste a quarter
+of every product.
 
 The MLP's kernels are matrix products with the GELU applied while the tile is on the chip. A program holds ROWS rows,
 read once, and walks over the hidden units CHUNK at a time. Offsets within its rows fit into 32 bits, and its arguments
