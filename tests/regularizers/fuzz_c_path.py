@@ -9,6 +9,7 @@ import json
 import random
 import sys
 from collections import Counter
+from unittest.mock import patch
 
 import torch
 
@@ -16,7 +17,6 @@ from address_sanitizer import FLAGS
 from alewm import CapacitySupport
 from alewm.errors import InputError
 from alewm.kernels import characteristic_function
-from alewm.kernels import characteristic_function as dispatch
 from alewm.kernels.compiled import load_library
 from alewm.regularizers.mix_sigreg import MixSIGReg, mix_sigreg
 from alewm.regularizers.prefix_sigreg import PrefixSIGReg, prefix_sigreg
@@ -56,20 +56,25 @@ class Entry:
 
 def module(make):
     def call(tensors, support, path, P, axis):
-        return make(support, P, path)(*tensors, sample_axis=axis, generator=torch.Generator().manual_seed(1))
+        def along_path(s, weight, u, support, quadrature, _):
+            return characteristic_function.prefix_mixture_cf(s, weight, u, support, quadrature, path)
+
+        with patch("alewm.regularizers.sigreg.prefix_mixture_cf", along_path):
+            return make(support, P)(*tensors, sample_axis=axis, generator=torch.Generator().manual_seed(1))
 
     return call
 
 
 ENTRIES = {
-    "MixSIGReg": Entry(["s", "q"], module(lambda k, P, path: MixSIGReg(k, 0.5, P, path=path)), is_module=True),
-    "SIGReg": Entry(["s"], module(lambda k, P, path: SIGReg(P, path=path)), is_module=True),
-    "PrefixSIGReg": Entry(["s", "choice"], module(lambda k, P, path: PrefixSIGReg(k, P, path=path)), is_module=True),
+    "MixSIGReg": Entry(["s", "q"], module(lambda k, P: MixSIGReg(k, 0.5, P)), is_module=True),
+    "SIGReg": Entry(["s"], module(lambda k, P: SIGReg(P)), is_module=True),
+    "PrefixSIGReg": Entry(["s", "choice"], module(lambda k, P: PrefixSIGReg(k, P)), is_module=True),
     "mix_sigreg": Entry(["s", "q", "u", "prior"], lambda t, k, path, *_: mix_sigreg(*t, k, path=path)),
     "sigreg": Entry(["s", "u"], lambda t, k, path, *_: sigreg(*t, path=path)),
     "prefix_sigreg": Entry(["s", "choice", "u"], lambda t, k, path, *_: prefix_sigreg(*t, k, path=path)),
     "prefix_mixture_cf": Entry(
-        ["s", "weight", "u"], lambda t, k, path, *_: torch.stack(dispatch.prefix_mixture_cf(*t, k, EPPS_PULLEY, path))
+        ["s", "weight", "u"],
+        lambda t, k, path, *_: torch.stack(characteristic_function.prefix_mixture_cf(*t, k, EPPS_PULLEY, path)),
     ),
 }
 
