@@ -1,36 +1,9 @@
-"""Tables as Markdown, LaTeX and CSV. Every cell knows the commands that made it."""
+"""Tables as Markdown and CSV. Every cell knows the commands that made it."""
 
 import csv
 import io
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
-
-
-def scientific(value: float) -> str:
-    """A small number by its power of ten: 5e-5 and 2e-4, whichever of the two `format` would write as a decimal."""
-    digits, _, exponent = f"{value:.5e}".partition("e")
-    return f"{float(digits):g}e{int(exponent)}"
-
-
-_LATEX = {
-    "\\": r"\textbackslash{}",
-    **{sign: f"\\{sign}" for sign in "&%$#_{}"},
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "±": r"$\pm$",
-    "×": r"$\times$",
-    "λ": r"$\lambda$",
-    "α": r"$\alpha$",
-    "η": r"$\eta$",
-    "ρ": r"$\rho$",
-    "δ": r"$\delta$",
-    "Δ": r"$\Delta$",
-    "≥": r"$\geq$",
-    "−": "$-$",
-    "–": "--",
-    "²": "$^2$",
-}
 
 
 @dataclass(frozen=True)
@@ -44,9 +17,6 @@ class Cell:
     commands: tuple[str, ...] = ()
     """Commands that reproduce this number, in order."""
 
-
-NONE = "–"
-"""Placeholder of a missing cell."""
 
 Row = list[Cell | str]
 """Cells, or texts that become cells without commands."""
@@ -79,29 +49,6 @@ class Table:
         lines += [_line([f"**{cell.text}**" if cell.is_best else cell.text for cell in row]) for row in self.rows]
         return "\n".join([*lines, "", self.caption, ""])
 
-    def latex(self) -> str:
-        """A complete `table` environment; needs the package booktabs."""
-        body = [
-            " & ".join(rf"\textbf{{{_latex(cell.text)}}}" if cell.is_best else _latex(cell.text) for cell in row)
-            for row in self.rows
-        ]
-        lines = [
-            r"\begin{table}",
-            rf"  \caption{{{_latex(self.caption)}}}",
-            rf"  \label{{tab:{self.name}}}",
-            r"  \centering",
-            rf"  \begin{{tabular}}{{l{'r' * (len(self.head) - 1)}}}",
-            r"    \toprule",
-            f"    {' & '.join(map(_latex, self.head))} \\\\",
-            r"    \midrule",
-            *(f"    {line} \\\\" for line in body),
-            r"    \bottomrule",
-            r"  \end{tabular}",
-            r"\end{table}",
-            "",
-        ]
-        return "\n".join(lines)
-
     def csv(self) -> str:
         """The texts of all cells; one that a spreadsheet would take for a formula begins with a quote."""
         buffer = io.StringIO()
@@ -109,17 +56,6 @@ class Table:
         rows = [self.head, *([cell.text for cell in row] for row in self.rows)]
         writer.writerows([_no_formula(text) for text in row] for row in rows)
         return buffer.getvalue()
-
-    def to_json(self) -> dict[str, Any]:
-        """Everything as plain JSON values, for a report to read."""
-        rows = [[{"text": c.text, "best": c.is_best, "commands": list(c.commands)} for c in row] for row in self.rows]
-        return {"name": self.name, "caption": self.caption, "head": list(self.head), "rows": rows}
-
-
-def mark_best(cells: Sequence[Cell], values: Sequence[float]) -> list[Cell]:
-    """The cells, those with the largest of `values` marked."""
-    top = max(values)
-    return [Cell(cell.text, value == top, cell.commands) for cell, value in zip(cells, values, strict=True)]
 
 
 def _no_formula(text: str) -> str:
@@ -134,7 +70,3 @@ def _no_formula(text: str) -> str:
 
 def _line(cells: Sequence[str]) -> str:
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
-
-
-def _latex(text: str) -> str:
-    return "".join(_LATEX.get(sign, sign) for sign in text)

@@ -1,4 +1,4 @@
-"""How figures look: colours for light and dark pages, thinned curves, grids of panels."""
+"""How figures look: colours for light and dark pages, thinned curves, compact SVG."""
 
 import io
 import math
@@ -115,7 +115,7 @@ def new_axes(width: float = 3.9, height: float = 2.5) -> tuple[Figure, Axes]:
 
 def as_svg(draw: Draw) -> bytes:
     """The figure as one SVG that follows the reader's light or dark setting; equal bytes for equal data."""
-    return compact_svg(_rendered(draw, LIGHT, "svg").decode()).encode()
+    return compact_svg(rendered(draw, "svg").decode()).encode()
 
 
 def plotted(draw: Draw, curves: Sequence[tuple[str, int, Series]]) -> tuple[bytes, dict[str, Any]]:
@@ -142,12 +142,9 @@ def plotted(draw: Draw, curves: Sequence[tuple[str, int, Series]]) -> tuple[byte
     }
 
 
-def as_png(draw: Draw) -> bytes:
-    """The figure as PNG on white, for where SVG is not shown."""
-    return _rendered(draw, LIGHT, "png")
-
-
-def _rendered(draw: Draw, theme: Theme, kind: Literal["svg", "png"]) -> bytes:
+def rendered(draw: Draw, kind: Literal["svg", "png"]) -> bytes:
+    """The figure in light colours, as SVG for `compact_svg` or as PNG on white."""
+    theme = LIGHT
     settings: Any = {
         "font.family": "DejaVu Sans",
         "font.size": 9,
@@ -225,25 +222,3 @@ def _darkened(style: str) -> str:
     exchange = dict(zip(light, (DARK.text, DARK.muted, DARK.grid, *DARK.palette), strict=True))
     found = (declaration.split(":") for declaration in style.split(";"))
     return "; ".join(f"{name.strip()}: {exchange[value.strip()]}" for name, value in found if value.strip() in exchange)
-
-
-def panel_grid(
-    count: int,
-    most_columns: int,
-    *,
-    panel: tuple[float, float],
-    margin: tuple[float, float] = (0.0, 0.0),
-    sharey: bool = False,
-) -> tuple[Figure, list[Axes]]:
-    """A figure and its `count` panels, row by row; places in the last row that are left over stay empty.
-
-    Sizes are in inches: of each `panel` with what is written around it, and of the `margin` all of them share.
-    """
-    columns = min(most_columns, count)
-    rows = -(-count // columns)
-    size = (panel[0] * columns + margin[0], panel[1] * rows + margin[1])
-    figure = Figure(figsize=size, layout="constrained")
-    places = figure.subplots(rows, columns, sharey=sharey, squeeze=False).flatten()
-    for unused in places[count:]:
-        unused.set_visible(False)
-    return figure, list(places[:count])

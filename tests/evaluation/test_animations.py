@@ -9,7 +9,7 @@ from PIL import Image
 
 from alewm.errors import InputError
 from alewm.evaluation.animations import GAP, choose_episodes, film, write_gif
-from alewm.evaluation.closed_loop import GoalPairs, UniformRandom, run_closed_loop
+from alewm.evaluation.closed_loop import GoalPairs, OpenLoop, run_closed_loop, uniform_actions
 from alewm.evaluation.success import EpisodeRecord
 from point_world import ACTION_DIM, PointEnvs, draw, rows
 
@@ -23,7 +23,7 @@ def pairs_of(count):
 
 def test_a_film_is_the_episode_that_was_run():
     pairs, envs = pairs_of(5), PointEnvs()
-    outcome = run_closed_loop(envs, pairs, UniformRandom(ACTION_DIM, 12, 0), budget=12)
+    outcome = run_closed_loop(envs, pairs, OpenLoop(uniform_actions(pairs, ACTION_DIM, 12, 0)), budget=12)
     last = envs.render()
     films = film(PointEnvs(), pairs, outcome, [3, 1])
     for (frames, goal), b in zip(films, [3, 1], strict=True):
@@ -66,6 +66,6 @@ def test_filming_needs_an_environment_per_episode():
             return super().render_goal()[:1]
 
     pairs = pairs_of(2)
-    outcome = run_closed_loop(PointEnvs(), pairs, UniformRandom(ACTION_DIM, 2, 0), budget=2)
+    outcome = run_closed_loop(PointEnvs(), pairs, OpenLoop(uniform_actions(pairs, ACTION_DIM, 2, 0)), budget=2)
     with pytest.raises(InputError, match="Filming 2 episodes needs as many environments, got 1"):
         film(Stuck(), pairs, outcome, [0, 1])

@@ -49,7 +49,7 @@ def evaluated():
     pairs = GoalPairs(tuple(range(6)), (0,) * 6, (25,) * 6, start, goal)
     config = PlanningConfig(cem=CEMConfig(num_candidates=40, num_iterations=5, num_elites=5))
     planner = Planner(KnownWorld(), ACTION_MEAN, ACTION_STD, config)
-    return pairs, evaluate(PointEnvs(), pairs, planner, polynomial_prior(3, 1.0))
+    return pairs, evaluate(lambda _: PointEnvs(), pairs, planner, polynomial_prior(3, 1.0))
 
 
 def metrics(steps=20):

@@ -1,6 +1,6 @@
-"""Run a policy from stored starts to stored goals, all episodes in one batch; and policies without a model.
+"""Run a policy from stored starts to stored goals, all episodes in one batch.
 
-The latter are the floors: success without a model on the same pairs.
+`OpenLoop` executes given actions: random ones and none are the floors, success without a model on the same pairs.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -9,6 +9,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import torch
 
+from alewm.data.splits import EvaluationPair
 from alewm.errors import InputError
 from alewm.planning.noise import stream
 from alewm.shapes import Bool, Float, Int, Tensor, UInt8
@@ -45,7 +46,7 @@ class GoalEnvs(Protocol):
 
 @runtime_checkable
 class BatchPolicy(Protocol):
-    """A policy for many episodes at once (`alewm.planning.policy.RecedingHorizon` and the floors are)."""
+    """A policy for many episodes at once (`alewm.planning.policy.RecedingHorizon` and `OpenLoop` are)."""
 
     def begin(self, first: Tensor, goal: Tensor, episodes: Sequence[int]) -> None:
         """Start new episodes from their first and goal frames [B, Y, X, 3]."""
@@ -53,36 +54,6 @@ class BatchPolicy(Protocol):
 
     def next_actions(self, frames: Tensor, active: Tensor) -> Tensor:
         """Actions [B, steps, action_dim] to execute before looking again; only those of active episodes count."""
-        ...
-
-
-@runtime_checkable
-class StoredPair(Protocol):
-    """A start and a goal in a data file (`alewm.data.splits.EvaluationPair` is one)."""
-
-    @property
-    def episode(self) -> int:
-        """The episode both are in."""
-        ...
-
-    @property
-    def start_step(self) -> int:
-        """Row of the start within the episode."""
-        ...
-
-    @property
-    def goal_step(self) -> int:
-        """Row of the goal within the episode."""
-        ...
-
-    @property
-    def start_row(self) -> int:
-        """Row of the start in the file."""
-        ...
-
-    @property
-    def goal_row(self) -> int:
-        """Row of the goal in the file."""
         ...
 
 
@@ -135,7 +106,7 @@ class GoalPairs:
     @classmethod
     def gather(
         cls,
-        pairs: Sequence[StoredPair],
+        pairs: Sequence[EvaluationPair],
         column: Callable[[str], Any],
         names: Sequence[str],
         actions: Any = None,
@@ -161,6 +132,11 @@ class GoalPairs:
 
     def __len__(self) -> int:
         return len(self.episodes)
+
+    @property
+    def stream_names(self) -> tuple[int, ...]:
+        """What names the random streams of each pair."""
+        return self.streams or self.episodes
 
     def take(self, indices: Sequence[int]) -> "GoalPairs":
         """The pairs at `indices`, in that order."""
@@ -210,7 +186,7 @@ def run_closed_loop(envs: GoalEnvs, pairs: GoalPairs, policy: BatchPolicy, *, bu
     if len(presolved) != len(pairs):
         raise InputError(f"The environment has {len(presolved)} episodes, but there are {len(pairs)} pairs.")
     frames = envs.render()
-    policy.begin(frames, envs.render_goal(), pairs.streams or pairs.episodes)
+    policy.begin(frames, envs.render_goal(), pairs.stream_names)
     active = torch.ones_like(presolved)
     steps = torch.zeros_like(presolved, dtype=torch.long)
     distances = [distance]
@@ -249,44 +225,8 @@ class Unseen:
     render_goal = render
 
 
-class UniformRandom:
-    """Independent uniform actions in [-1, 1], the declared range of every task; a stream per (seed, episode)."""
-
-    def __init__(self, action_dim: int, budget: int, seed: int) -> None:
-        self.action_dim, self.budget, self.seed = action_dim, budget, seed
-        self._actions = torch.empty(0, budget, action_dim)
-
-    def begin(self, first: UInt8[Tensor, "B Y X 3"], goal: UInt8[Tensor, "B Y X 3"], episodes: Sequence[int]) -> None:
-        """Draw every action of every episode."""
-        shape = (self.budget, self.action_dim)
-        drawn = [torch.rand(shape, generator=stream("uniform actions", self.seed, episode)) for episode in episodes]
-        self._actions = 2 * torch.stack(drawn) - 1
-
-    def next_actions(
-        self, frames: UInt8[Tensor, "B Y X 3"], active: Bool[Tensor, "B"]
-    ) -> Float[Tensor, "B steps action"]:
-        """All actions at once."""
-        return self._actions
-
-
-class DoNothing:
-    """Zero actions."""
-
-    def __init__(self, action_dim: int, budget: int) -> None:
-        self.action_dim, self.budget = action_dim, budget
-
-    def begin(self, first: UInt8[Tensor, "B Y X 3"], goal: UInt8[Tensor, "B Y X 3"], episodes: Sequence[int]) -> None:
-        """Nothing to prepare."""
-
-    def next_actions(
-        self, frames: UInt8[Tensor, "B Y X 3"], active: Bool[Tensor, "B"]
-    ) -> Float[Tensor, "B steps action"]:
-        """Zero actions for the whole budget."""
-        return torch.zeros(len(frames), self.budget, self.action_dim)
-
-
-class Replay:
-    """Replays the recorded actions of each pair."""
+class OpenLoop:
+    """A policy that executes given actions and looks at no frame."""
 
     def __init__(self, actions: Float[Tensor, "B steps action"]) -> None:
         self.actions = actions
@@ -297,4 +237,12 @@ class Replay:
     def next_actions(
         self, frames: UInt8[Tensor, "B Y X 3"], active: Bool[Tensor, "B"]
     ) -> Float[Tensor, "B steps action"]:
+        """All actions at once."""
         return self.actions
+
+
+def uniform_actions(pairs: GoalPairs, action_dim: int, budget: int, seed: int) -> Float[Tensor, "B budget action"]:
+    """Independent uniform actions in [-1, 1], the declared range of every task; a stream per seed and pair."""
+    shape = (budget, action_dim)
+    streams = [stream("uniform actions", seed, name) for name in pairs.stream_names]
+    return 2 * torch.stack([torch.rand(shape, generator=generator) for generator in streams]) - 1

@@ -27,7 +27,7 @@ from alewm.evaluation.success import (
     EpisodeRecord,
     Evaluation,
     compare_records,
-    evaluate_in_parts,
+    evaluate,
     read_records,
     write_records,
 )
@@ -240,7 +240,7 @@ def evaluate_run(
     progress = nullcontext() if is_silent else _bar(run, planner, len(pairs), settings.budget)
     with idle_threads(device), progress as bar:
         shown = None if bar is None else _Shown(bar, planner)
-        found = evaluate_in_parts(
+        found = evaluate(
             lambda count: task.make_vector_env(count, where, image_size, drawing),
             *(pairs, planner, model.log_prior.exp()),
             budget=settings.budget,

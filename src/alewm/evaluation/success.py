@@ -14,13 +14,12 @@ from alewm.config import from_dict, to_dict
 from alewm.errors import InputError
 from alewm.evaluation.closed_loop import (
     ClosedLoop,
-    DoNothing,
     GoalEnvs,
     GoalPairs,
-    Replay,
-    UniformRandom,
+    OpenLoop,
     Unseen,
     run_closed_loop,
+    uniform_actions,
 )
 from alewm.evaluation.statistics import PairedDifference, Proportion, capacity_use, compare_paired
 from alewm.files import parse_json, write_text
@@ -177,22 +176,12 @@ class Evaluation:
     """What happened step by step; its actions replay the episodes (`animations.film`)."""
 
 
+def without_model(envs: GoalEnvs, pairs: GoalPairs, actions: Float[Tensor, "B steps action"]) -> ClosedLoop:
+    """The outcome of given actions, for which no frame is drawn."""
+    return run_closed_loop(Unseen(envs), pairs, OpenLoop(actions), budget=actions.shape[1])
+
+
 def evaluate(
-    envs: GoalEnvs,
-    pairs: GoalPairs,
-    planner: Planner,
-    prior: Float[Tensor, "C"],
-    *,
-    budget: int = BUDGET,
-) -> Evaluation:
-    """Success of `planner` on `pairs`, all planned together; random, no and recorded actions on the same pairs.
-
-    `prior` is π_0 over the model's support, from which the selector's shift is measured.
-    """
-    return evaluate_in_parts(lambda _: envs, pairs, planner, prior, budget=budget, side_by_side=len(pairs))
-
-
-def evaluate_in_parts(
     make_envs: Callable[[int], GoalEnvs],
     pairs: GoalPairs,
     planner: Planner,
@@ -202,10 +191,12 @@ def evaluate_in_parts(
     side_by_side: int = SIDE_BY_SIDE,
     on_search: Callable[[int], None] | None = None,
 ) -> Evaluation:
-    """The same with `side_by_side` pairs at a time, in environments that `make_envs` makes for so many.
+    """Success of `planner` on `pairs`; random, no and recorded actions on the same pairs.
 
-    Every pair has noise of its own, so the parts it is cut into change nothing but rounding. `on_search` is
-    called after each search for a group of episodes, with their number.
+    `side_by_side` pairs are played at a time, in environments that `make_envs` makes for so many. Every pair has noise
+    of its own, so the parts it is cut into change nothing but rounding. `prior` is π_0 over the model's support, from
+    which the selector's shift is measured. `on_search` is called after each search for a group of episodes, with their
+    number.
     """
     if len(prior) != len(planner.support):
         raise InputError(f"The support has {len(planner.support)} capacities, but the prior has {len(prior)}.")
@@ -250,12 +241,9 @@ def _play(envs: GoalEnvs, pairs: GoalPairs, policy: RecedingHorizon, budget: int
     outcome = run_closed_loop(envs, pairs, policy, budget=budget)
     planned = time.perf_counter()
     action_dim, seed = len(planner.action_mean), planner.config.seed
-    uniform = run_closed_loop(Unseen(envs), pairs, UniformRandom(action_dim, budget, seed), budget=budget)
-    nothing = run_closed_loop(Unseen(envs), pairs, DoNothing(action_dim, budget), budget=budget)
-    replayed = None
-    if pairs.recorded is not None:
-        replay = Replay(pairs.recorded)
-        replayed = run_closed_loop(Unseen(envs), pairs, replay, budget=pairs.recorded.shape[1])
+    uniform = without_model(envs, pairs, uniform_actions(pairs, action_dim, budget, seed))
+    nothing = without_model(envs, pairs, torch.zeros(len(pairs), budget, action_dim))
+    replayed = None if pairs.recorded is None else without_model(envs, pairs, pairs.recorded)
     records = tuple(
         EpisodeRecord(
             episode=pairs.episodes[b],

@@ -22,10 +22,11 @@ from alewm.planning.noise import candidate_noise
 from alewm.planning.planner import Planner, PlanningConfig, Plans, choose_search
 from alewm.planning.search import CEMConfig, SearchName
 from alewm.shapes import FRAME_SKIP, Float, Tensor
-from alewm.theme import Draw, Theme, as_svg, panel_grid
+from alewm.theme import Draw, Theme, as_svg
 from alewm.training.presets import preset
 from alewm_lab.benchmarks.reference import reference_plan
 from alewm_lab.benchmarks.timing import check_repeats, kernel_table, median_seconds, peak_mebibytes, print_line
+from alewm_lab.experiments.figures import panel_grid
 
 
 @torch.no_grad()

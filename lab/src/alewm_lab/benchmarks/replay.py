@@ -28,18 +28,9 @@ from alewm.data.store import EpisodeStore
 from alewm.envs.registry import get_task
 from alewm.envs.task import Task
 from alewm.errors import InputError, unknown_name
-from alewm.evaluation.closed_loop import (
-    BatchPolicy,
-    ClosedLoop,
-    DoNothing,
-    GoalPairs,
-    Replay,
-    UniformRandom,
-    Unseen,
-    run_closed_loop,
-)
+from alewm.evaluation.closed_loop import ClosedLoop, GoalPairs, uniform_actions
 from alewm.evaluation.statistics import Proportion
-from alewm.evaluation.success import BUDGET
+from alewm.evaluation.success import BUDGET, without_model
 from alewm.progress import Progress
 from alewm.shapes import Bool, Tensor
 from alewm_lab.benchmarks.timing import print_line
@@ -177,15 +168,15 @@ def _outcomes(standard: StandardPairs, seed: int) -> tuple[torch.Tensor, dict[st
     with Progress("running", len(pairs), "pairs") as bar:
         for first in range(0, len(pairs), _PAIRS_AT_ONCE):
             chosen = range(len(pairs))[first : first + _PAIRS_AT_ONCE]
-            envs, some = Unseen(task.make_vector_env(len(chosen))), pairs.take(chosen)
+            envs, some = task.make_vector_env(len(chosen)), pairs.take(chosen)
             assert some.recorded is not None
-            policies: dict[str, tuple[BatchPolicy, int]] = {
-                "replay": (Replay(some.recorded), some.recorded.shape[1]),
-                "random": (UniformRandom(task.action_dim, BUDGET, seed), BUDGET),
-                "zero": (DoNothing(task.action_dim, BUDGET), BUDGET),
+            actions = {
+                "replay": some.recorded,
+                "random": uniform_actions(some, task.action_dim, BUDGET, seed),
+                "zero": torch.zeros(len(some), BUDGET, task.action_dim),
             }
-            for name, (policy, budget) in policies.items():
-                found[name].append(run_closed_loop(envs, some, policy, budget=budget))
+            for name, each in actions.items():
+                found[name].append(without_model(envs, some, each))
             bar.advance(len(chosen))
     presolved = torch.cat([outcome.presolved for outcome in found["zero"]])
     return presolved, {name: torch.cat([part.success for part in parts]) for name, parts in found.items()}

@@ -19,10 +19,10 @@ from alewm.planning.search import CEMConfig
 from alewm.regularizers.mix_sigreg import mix_sigreg
 from alewm.regularizers.quadrature import random_directions
 from alewm.shapes import FRAME_SKIP
-from alewm.theme import panel_grid
 from alewm.training.acceleration import WARM_UPS, acceleration_of, random_batch, updates_of
 from alewm.training.presets import preset
 from alewm_lab.benchmarks.timing import Sizes, median_seconds, print_line, recorded
+from alewm_lab.experiments.figures import panel_grid
 
 
 @dataclass(frozen=True)

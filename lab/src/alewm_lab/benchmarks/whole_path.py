@@ -52,11 +52,12 @@ def bench_evaluate(
     goals = torch.stack([path[min(GOAL_OFFSET, len(path) - 1)] for path in paths])
     steps = ((0,) * episodes, (GOAL_OFFSET,) * episodes)
     pairs = GoalPairs(tuple(range(episodes)), *steps, {"proprio": starts}, {"proprio": goals})
-    envs = task.make_vector_env(episodes, simulation_device(where), config.model.encoder.image_size)
+    where_simulated, image_size = simulation_device(where), config.model.encoder.image_size
     began = time.perf_counter()
-    evaluate(envs, pairs, planner, model.log_prior.exp())
+    played = (lambda count: task.make_vector_env(count, where_simulated, image_size), pairs, planner)
+    evaluate(*played, model.log_prior.exp())
     cold = time.perf_counter() - began
-    result = evaluate(envs, pairs, planner, model.log_prior.exp()).result
+    result = evaluate(*played, model.log_prior.exp()).result
     seconds, planned = result["seconds"], result["seconds_planning"]
     print(f"{preset_name} on {where}: {episodes} pairs, {candidates} candidates, {iterations} iterations")
     print(f"search: {search.description}")

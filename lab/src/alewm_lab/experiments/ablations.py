@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from alewm.evaluation.statistics import Spread
 from alewm.sweeps.grid import MULTIPLIER
 from alewm.sweeps.library import EvaluationWork, TrainingRun, TrainingWork
-from alewm.tables import NONE, Cell, Row, Table
+from alewm.tables import Cell, Row, Table
 from alewm.theme import Draw, Series, Theme
 from alewm.training.config import Method
 from alewm_lab.experiments.capacity_dynamics import draw_dynamics, q_over_training
@@ -22,6 +22,7 @@ from alewm_lab.experiments.experiment import Experiment, ExperimentFigure, Outco
 from alewm_lab.experiments.request import TASK_TITLES, Request
 from alewm_lab.experiments.training_path import PATH_HEAD, PATH_LEGEND, path_cells
 from alewm_lab.oscillator.measures import distance_from_survival
+from alewm_lab.table_formats import NONE
 
 
 def learns_q(run: TrainingRun) -> bool:

@@ -14,9 +14,10 @@ from alewm.evaluation.statistics import Spread
 from alewm.sweeps.grid import DEGREE
 from alewm.sweeps.library import EvaluationWork, TrainingRun, TrainingWork
 from alewm.tables import Cell, Row, Table
-from alewm.theme import Draw, Series, Theme, panel_grid, thinned
+from alewm.theme import Draw, Series, Theme, thinned
 from alewm.training.presets import MIXED, MIXED_SELECTED, SEEDS
 from alewm_lab.experiments.experiment import Experiment, ExperimentFigure, Outcome, Recipe, Results
+from alewm_lab.experiments.figures import panel_grid
 from alewm_lab.experiments.request import TASK_TITLES, Request
 from alewm_lab.experiments.training_path import Dynamics, starting_at
 

@@ -7,9 +7,10 @@ from typing import Generic, TypeVar
 from alewm.sweeps.grid import Runs
 from alewm.sweeps.library import EvaluationWork, TrainingRun, Work, unique
 from alewm.sweeps.sweep import select
-from alewm.tables import Cell, mark_best
+from alewm.tables import Cell
 from alewm_lab.experiments.experiment import Experiment, Outcome, Results
 from alewm_lab.experiments.request import TASK_TITLES, Request
+from alewm_lab.table_formats import mark_best
 
 Groups = Mapping[tuple[str, str], Runs]
 """Runs over seeds, by task and rival."""

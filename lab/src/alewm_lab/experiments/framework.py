@@ -16,7 +16,7 @@ from alewm.progress import Progress
 from alewm.sweeps.executors import LocalProcesses
 from alewm.sweeps.jobs import Executor, JobResources, finish_all, make_job, missing_works, planned_work
 from alewm.sweeps.library import EvaluationWork, Library, TrainingWork, Work
-from alewm.theme import as_png, as_svg
+from alewm.theme import as_svg
 from alewm.training.presets import preset
 from alewm_lab import oscillator
 from alewm_lab.experiments import (
@@ -34,7 +34,9 @@ from alewm_lab.experiments import (
 )
 from alewm_lab.experiments.estimate import TINY_PRESET, Cost, Hours, evaluation_cost, hours_of
 from alewm_lab.experiments.experiment import Experiment, Outcome, Recipe, Results
+from alewm_lab.experiments.figures import as_png
 from alewm_lab.experiments.request import TASK_TITLES, OwnData
+from alewm_lab.table_formats import latex, table_json
 
 
 def record_own_data(library: Library, own: OwnData, data_sets: set[str]) -> None:
@@ -67,7 +69,7 @@ DESCRIPTION = "experiment.json"
 def write_outcome(experiment: Experiment, outcome: Outcome, summary: str, command: str, out: Path) -> Path:
     """Writes everything below `out`; the path of the description that `alewm report` reads."""
     for table in outcome.tables:
-        for suffix, text in (("md", table.markdown()), ("tex", table.latex()), ("csv", table.csv())):
+        for suffix, text in (("md", table.markdown()), ("tex", latex(table)), ("csv", table.csv())):
             write_text(out / "tables" / f"{table.name}.{suffix}", text)
     for drawing in outcome.drawings:
         write_bytes(out / "figures" / f"{drawing.name}.svg", as_svg(drawing.draw))
@@ -84,7 +86,7 @@ def write_outcome(experiment: Experiment, outcome: Outcome, summary: str, comman
         "only": list(experiment.request.only),
         "runs": [run.name for run in experiment.runs],
         "findings": list(outcome.findings),
-        "tables": [table.to_json() for table in outcome.tables],
+        "tables": [table_json(table) for table in outcome.tables],
         "figures": [{"name": d.name, "caption": d.caption, "commands": list(d.commands)} for d in outcome.drawings],
         "films": [{"name": film.name, "caption": film.caption} for film in outcome.films],
     }

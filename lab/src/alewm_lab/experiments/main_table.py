@@ -8,12 +8,13 @@ from matplotlib.figure import Figure
 from alewm.evaluation.settings import EvaluationSettings
 from alewm.sweeps.grid import DEGREE, GRIDS, MULTIPLIER, WEIGHT, Runs
 from alewm.sweeps.library import EvaluationWork, TrainingRun, unique
-from alewm.tables import Cell, Row, Table, mark_best
+from alewm.tables import Cell, Row, Table
 from alewm.theme import Draw, Theme
 from alewm.training.presets import LEWM_WEIGHT
 from alewm_lab.experiments.contest import Contest
 from alewm_lab.experiments.experiment import Experiment, ExperimentFigure, Outcome, Recipe, Results
 from alewm_lab.experiments.request import TASK_TITLES, Request
+from alewm_lab.table_formats import mark_best
 
 METHODS = ("LeWM (best d)", "LeWM (d = d_max)", "ALeWM")
 BACKBONES = {32: "tiny", 96: "ViT-Tiny", 192: "ViT-Tiny", 384: "ViT-Small"}

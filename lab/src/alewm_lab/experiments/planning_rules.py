@@ -1,10 +1,11 @@
 """The same models planned in several ways: with imposed capacities, other goal costs, other capacity rules."""
 
 from alewm.sweeps.library import EvaluationWork
-from alewm.tables import Cell, Row, Table, mark_best
-from alewm_lab.experiments.curves import Curve, Point, success_curves
+from alewm.tables import Cell, Row, Table
 from alewm_lab.experiments.experiment import Experiment, ExperimentFigure, Outcome, Recipe, Results
+from alewm_lab.experiments.figures import Curve, Point, success_curves
 from alewm_lab.experiments.request import TASK_TITLES, Request
+from alewm_lab.table_formats import mark_best
 
 
 def build_prefix_sweep(request: Request) -> Experiment:

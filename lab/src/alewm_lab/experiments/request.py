@@ -15,7 +15,6 @@ from alewm.planning.planner import PlanningConfig
 from alewm.planning.search import CEMConfig
 from alewm.sweeps.grid import GRIDS
 from alewm.sweeps.library import TrainingRun
-from alewm.tables import scientific
 from alewm.training.config import OptimConfig, RunConfig
 from alewm.training.presets import (
     CAPACITIES,
@@ -27,6 +26,7 @@ from alewm.training.presets import (
     preset,
 )
 from alewm_lab.experiments.estimate import TINY_PRESET
+from alewm_lab.table_formats import scientific
 
 TASK_TITLES = {"two-room": "TwoRoom", "push-t": "PushT", "reacher": "Reacher", "cube": "OGBench-Cube"}
 """Tasks as tables call them, in the paper's order."""

@@ -15,8 +15,8 @@ from alewm.shapes import Float, Tensor
 from alewm.sweeps.library import TrainingWork
 from alewm.tables import Cell, Row, Table
 from alewm.theme import Draw, Theme
-from alewm_lab.experiments.curves import capacity_axis
 from alewm_lab.experiments.experiment import Experiment, ExperimentFigure, MeasurementWork, Outcome, Recipe, Results
+from alewm_lab.experiments.figures import capacity_axis
 from alewm_lab.experiments.request import TASK_TITLES, Request
 
 JUMPS = ("frozen", "same episode", "other episode")

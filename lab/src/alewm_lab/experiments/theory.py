@@ -21,9 +21,10 @@ from alewm.model.world_model import WorldModel
 from alewm.shapes import Float, Tensor
 from alewm.sweeps.library import TrainingWork
 from alewm.tables import Cell, Row, Table
-from alewm.theme import Draw, Theme, panel_grid
+from alewm.theme import Draw, Theme
 from alewm.training.validation import masked_variance
 from alewm_lab.experiments.experiment import Experiment, ExperimentFigure, MeasurementWork, Outcome, Recipe, Results
+from alewm_lab.experiments.figures import panel_grid
 from alewm_lab.experiments.request import TASK_TITLES, Request
 from alewm_lab.oscillator.measures import distance_from_survival
 

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 import torch
 
 from alewm.evaluation.statistics import Spread, total_variation
-from alewm.tables import NONE
 from alewm.theme import Series
+from alewm_lab.table_formats import NONE
 
 PATH_HEAD = ("q farthest from π₀", "at update", "q from π₀ at the end", "prediction halved at update")
 """Above what `path_cells` gives."""

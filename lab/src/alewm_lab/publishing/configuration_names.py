@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from alewm.tables import NONE
 from alewm_lab.publishing.published import Configuration
+from alewm_lab.table_formats import NONE
 
 TITLES = {"alewm": "ALeWM", "lewm": "LeWM", "alewm-sigreg": "ALeWM, SIGReg", "nested-dropout": "nested dropout"}
 """Methods as tables call them."""

@@ -16,10 +16,10 @@ from alewm.evaluation.statistics import Spread
 from alewm.files import natural_order
 from alewm.report.gather import Run, flatten
 from alewm.sweeps.library import OBSERVED
-from alewm.tables import scientific
 from alewm_lab.experiments.request import TASK_TITLES
 from alewm_lab.experiments.training_path import Dynamics, starting_at
 from alewm_lab.publishing.publication import STAMP, SUFFIX, Part, PublishedPart, read_group
+from alewm_lab.table_formats import scientific
 
 BOOKKEEPING = frozenset(f"training.{name}" for name in ("seed", *OBSERVED))
 """Fields that do not tell one configuration from another."""

@@ -10,15 +10,15 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from alewm.report.figures import capacity_bands
-from alewm.tables import scientific
-from alewm.theme import Draw, Theme, panel_grid
-from alewm_lab.experiments.curves import Curve, Point, success_curves
+from alewm.theme import Draw, Theme
+from alewm_lab.experiments.figures import Curve, Point, panel_grid, success_curves
 from alewm_lab.experiments.request import TASK_TITLES
 from alewm_lab.experiments.training_path import Dynamics
 from alewm_lab.publishing.comparison_table import compare, rival_of
 from alewm_lab.publishing.configuration_names import full_names
 from alewm_lab.publishing.published import Configuration, PublishedRun, RunGroup
 from alewm_lab.publishing.result_tables import fixed_capacities, imposed_on, paper_rate, with_fixed_capacities
+from alewm_lab.table_formats import scientific
 
 TITLE_WIDTH = 34
 """Characters of a line above a small panel."""

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from alewm.files import write_bytes, write_text
-from alewm.tables import scientific
 from alewm.theme import as_svg
 from alewm_lab.experiments.request import TASK_TITLES
 from alewm_lab.publishing import result_tables as tables
@@ -25,6 +24,7 @@ from alewm_lab.publishing.result_figures import (
     sweep_figure,
 )
 from alewm_lab.publishing.result_tables import learned_table, path_table, probes_table
+from alewm_lab.table_formats import scientific
 
 FIGURES = Path("images") / "results"
 """Where a page keeps its figures, beside it."""

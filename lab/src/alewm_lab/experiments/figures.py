@@ -1,4 +1,4 @@
-"""Success against capacity: one panel per task, a curve of fixed capacities and a star where the selector plans."""
+"""Figures of experiments: success against capacity, grids of panels, and PNG."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from alewm.evaluation.statistics import Spread
-from alewm.theme import Draw, Theme
+from alewm.theme import Draw, Theme, rendered
 
 
 @dataclass(frozen=True)
@@ -105,3 +105,30 @@ def success_curves(curves: Sequence[Curve], star_label: str = "ALeWM") -> Draw:
 def _lengths(points: Sequence[Point]) -> tuple[list[float], list[float]]:
     """How far bars reach below and above their points."""
     return [p.success - p.low for p in points], [p.high - p.success for p in points]
+
+
+def as_png(draw: Draw) -> bytes:
+    """The figure as PNG on white, for where SVG is not shown."""
+    return rendered(draw, "png")
+
+
+def panel_grid(
+    count: int,
+    most_columns: int,
+    *,
+    panel: tuple[float, float],
+    margin: tuple[float, float] = (0.0, 0.0),
+    sharey: bool = False,
+) -> tuple[Figure, list[Axes]]:
+    """A figure and its `count` panels, row by row; places in the last row that are left over stay empty.
+
+    Sizes are in inches: of each `panel` with what is written around it, and of the `margin` all of them share.
+    """
+    columns = min(most_columns, count)
+    rows = -(-count // columns)
+    size = (panel[0] * columns + margin[0], panel[1] * rows + margin[1])
+    figure = Figure(figsize=size, layout="constrained")
+    places = figure.subplots(rows, columns, sharey=sharey, squeeze=False).flatten()
+    for unused in places[count:]:
+        unused.set_visible(False)
+    return figure, list(places[:count])

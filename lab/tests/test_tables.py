@@ -7,7 +7,8 @@ import pytest
 
 from alewm.errors import InputError
 from alewm.evaluation.statistics import Spread
-from alewm.tables import Cell, Table, mark_best
+from alewm.tables import Cell, Table
+from alewm_lab.table_formats import latex, mark_best
 
 TABLE = Table.of(
     "success",
@@ -29,7 +30,7 @@ def test_markdown_has_a_line_per_row_and_the_caption_below():
 
 
 def test_latex_escapes_what_latex_would_read():
-    text = TABLE.latex()
+    text = latex(TABLE)
     assert r"\caption{Success of $\lambda$ \& co. in 100 \%.}" in text
     assert r"LeWM\_a & 90.0 $\pm$ 1.0 \\" in text
     assert r"a|b & \textbf{95.0} \\" in text
