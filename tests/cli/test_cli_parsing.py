@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from alewm.cli.main import VERBS, flags_of
-from alewm.cli.tasks import FLOORS
+from alewm.cli.start import FLOORS
 from alewm_lab.cli.main import VERBS as LAB_VERBS
 
 ROOT = Path(__file__).parents[2]

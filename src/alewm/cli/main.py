@@ -17,19 +17,14 @@ import tyro
 import alewm
 from alewm.cli.collect import Collect
 from alewm.cli.convert import Convert
-from alewm.cli.decode import Decode
-from alewm.cli.demo import Demo
-from alewm.cli.distill import Distill
 from alewm.cli.evaluate import Evaluate
-from alewm.cli.explore import Explore
 from alewm.cli.inspect import Inspect
 from alewm.cli.lewm import ExportLeWM, ImportLeWM
-from alewm.cli.probe import Probe
-from alewm.cli.report import Report
+from alewm.cli.look import Decode, Explore, Probe, Report
 from alewm.cli.share import Share
+from alewm.cli.start import Demo, Tasks
 from alewm.cli.sweep import Sweep
-from alewm.cli.tasks import Tasks
-from alewm.cli.train import Train
+from alewm.cli.train import Distill, Train
 from alewm.errors import InputError
 from alewm.interrupts import NOTHING_KEPT, Terminated, terminations_raised
 

@@ -9,8 +9,8 @@ from typing import Annotated, Literal
 
 import tyro
 
-from alewm.cli.demo import Scale
 from alewm.cli.flags import BatchSize, Flag, Maybe, PresetName, Several
+from alewm.cli.start import Scale
 from alewm_lab.benchmarks.timing import Sizes
 
 
