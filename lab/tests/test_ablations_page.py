@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from alewm.evaluation.statistics import Spread
-from alewm_lab.experiments.training_path import PATH_HEAD
+from alewm_lab.experiments.capacity_dynamics import PATH_HEAD
 from alewm_lab.publishing.published import PublishedRun, read_results
 from alewm_lab.publishing.result_tables import read_paper
 from alewm_lab.publishing.results_page import scale_section, scale_title

@@ -8,7 +8,6 @@ import pytest
 
 from alewm.data.store import EpisodeStore
 from alewm.training.presets import preset
-from alewm_lab.benchmarks.train_step import bench_block_variants
 from command_line import IMAGE_SIZE
 from human_demonstrations import demonstrations
 from published_files import write_published
@@ -94,22 +93,6 @@ def test_panels_measured_apart_are_drawn_together(alewm_here, refused, tmp_path)
         assert "holds no line of `alewm-lab bench scaling`" in refused("bench", "scaling", "--kept", kept, other)
     assert "Name what is to be measured" in refused("bench", "scaling", "--costs")
     assert str(tmp_path) not in lines[-1]  # lines are kept in a repository
-
-
-@pytest.mark.parametrize(
-    ("acceleration", "obstacle"), [("none", "blocks cannot be fused"), ("graph", "cannot be compiled")]
-)
-def test_variants_run_in_processes_of_their_own_and_one_that_fails_costs_its_row(capsys, acceleration, obstacle):
-    """Recording an update can fail in ways that spoil a process."""
-    options = {"preset_name": "two-room-tiny", "device": "cpu", "batch": 8, "repeats": 1, "acceleration": acceleration}
-    bench_block_variants(
-        encoder_blocks=("fused", "plain"), deterministic=True, profile=False, reference=False, **options
-    )
-    rows = json.loads(capsys.readouterr().out.splitlines()[-1])["variants"]
-    assert f"{obstacle}: the device is a cpu" in rows["fused"]["error"]
-    if acceleration == "none":
-        assert rows["plain"]["milliseconds"] > 0
-        assert rows["plain"]["updates"] == "not compiled (asked for)"
 
 
 @pytest.mark.slow

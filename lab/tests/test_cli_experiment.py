@@ -10,7 +10,7 @@ def test_the_list_names_every_experiment_with_a_line_each(alewm_here):
     names = [line.split()[0] for line in lines]
     assert names[:2] == ["main-table", "nested-dropout"]
     assert {"prefix-sweep", "sigreg-ablation", "goal-cost", "capacity-dynamics", "reacher-capacity"} <= set(names)
-    assert {"rollouts", "theory", "oscillator", "estimators", "selection-rules", "probes", "surprise"} <= set(names)
+    assert {"rollouts", "theory", "oscillator", "selection-rules", "probes"} <= set(names)
     assert all(len(line.split(maxsplit=1)[1]) > 20 for line in lines)
 
 

@@ -12,7 +12,7 @@ from typing import get_args
 
 import pytest
 
-from alewm_lab.cli import oscillator as verb
+from alewm_lab.cli import experiment as verb
 from alewm_lab.oscillator import study
 
 SMALL = ("oscillator", "--epochs", 1, "--seeds", 0, "--jobs", 1)

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from alewm_lab.experiments.framework import RECIPES, write_outcome
-from alewm_lab.publishing.experiments_page import write_experiments_report
+from alewm_lab.experiments.framework import RECIPES, write_experiments_report, write_outcome
 from smoke_runs import perform, smoke_library
 
 

@@ -8,9 +8,8 @@ from alewm.capacity.prefix import prefix_masks
 from alewm.capacity.support import survival
 from alewm.evaluation.held_out import Trained
 from alewm.sweeps.library import TrainingWork
-from alewm_lab.experiments import surprise
 from alewm_lab.experiments.request import Request, make_scale
-from alewm_lab.experiments.theory import forced_losses, variance_beside_survival
+from alewm_lab.experiments.theory import encoded_windows, forced_losses, variance_beside_survival
 from smoke_runs import CPU, smoke_library
 
 
@@ -26,7 +25,7 @@ def place(tmp_path_factory):
 
 def test_windows_are_latents_and_normalised_actions_of_episodes_of_their_part(place):
     with Trained.open(*place, CPU) as trained:
-        windows = trained.windows("validation", 12)
+        windows = encoded_windows(trained, "validation", 12)
         assert set(windows.episodes.tolist()) <= set(trained.splits.validation)
         starts = [trained.store.rows_of(episode).start for episode in windows.episodes.tolist()]
         assert (windows.starts >= np.array(starts)).all()
@@ -39,7 +38,7 @@ def test_windows_are_latents_and_normalised_actions_of_episodes_of_their_part(pl
 
 def test_a_forced_loss_is_that_of_predicting_the_whole_next_latent_from_the_masked_ones(place):
     with Trained.open(*place, CPU) as trained:
-        model, windows = trained.model, trained.windows("validation", 12)
+        model, windows = trained.model, encoded_windows(trained, "validation", 12)
         masks = prefix_masks(model.support)
         for c, mask in enumerate(masks):
             predicted = model.predict(windows.latents[:, :-1] * mask, windows.actions)
@@ -49,7 +48,7 @@ def test_a_forced_loss_is_that_of_predicting_the_whole_next_latent_from_the_mask
 
 def test_the_survival_of_q_is_beside_that_of_the_prior(place):
     with Trained.open(*place, CPU) as trained:
-        support, windows = trained.model.support, trained.windows("validation", 12)
+        support, windows = trained.model.support, encoded_windows(trained, "validation", 12)
         q = torch.eye(len(support))[[1] * 6 + [0] * 6]
         found = variance_beside_survival(trained, windows, q)
         prior = trained.model.log_prior.exp()
@@ -57,29 +56,3 @@ def test_the_survival_of_q_is_beside_that_of_the_prior(place):
     assert found["prior_survival"] == pytest.approx(survival(prior, support).tolist())
     assert found["raw_variance"] == pytest.approx(windows.latents.flatten(0, 1).var(0, correction=0).tolist())
     assert not any(found["masked_variance"][support.capacities[1] :])
-
-
-def test_surprise_compares_predictions_with_what_is_seen_on_the_prefix_they_are_made_from(place):
-    measured = surprise.measure(*place, CPU, {"num_windows": 30})
-    with Trained.open(*place, CPU) as trained:
-        model, windows = trained.model, trained.windows("test", 30)
-        for k, mask in zip(model.support.capacities, prefix_masks(model.support), strict=True):
-            z_hat = model.predict(windows.latents[:, :-1] * mask, windows.actions)[:, -1].detach()
-            true, frozen = ((z_hat - windows.latents[:, t])[:, :k].square().mean(-1) for t in (-1, -2))
-            expected = {"auroc": surprise.auroc(true, frozen), "ratio": float(frozen.median() / true.median())}
-            assert measured[str(k)]["frozen"] == pytest.approx(expected, rel=1e-3)
-
-
-def test_frames_swapped_in_are_far_away_in_the_episode_or_of_another_one(place):
-    generator = np.random.default_rng(0)
-    with Trained.open(*place, CPU) as trained:
-        windows = trained.windows("test", 40)
-        true = windows.starts + 15
-        elsewhere = surprise._rows_elsewhere(trained, windows.episodes, true, generator)
-        others = surprise._rows_of_others(windows.episodes, true, generator)
-        offsets = trained.store.offsets
-    episodes = [np.searchsorted(offsets, rows, side="right") - 1 for rows in (elsewhere, others)]
-    assert (episodes[0] == windows.episodes).all()
-    assert (np.abs(elsewhere - true) >= surprise.LEAST_JUMP).all()
-    assert (episodes[1] != windows.episodes).all()
-    assert set(others.tolist()) <= set(true.tolist())

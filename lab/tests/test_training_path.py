@@ -5,8 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from alewm.theme import LIGHT
-from alewm_lab.experiments.capacity_dynamics import draw_dynamics
-from alewm_lab.experiments.training_path import distance_from_prior, farthest, halved_at
+from alewm_lab.experiments.capacity_dynamics import distance_from_prior, draw_dynamics, farthest, halved_at
 
 
 def test_total_variation_is_zero_at_the_prior_and_one_where_nothing_is_shared():

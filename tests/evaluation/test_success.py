@@ -2,13 +2,13 @@
 
 import dataclasses
 import json
-from collections import namedtuple
 
 import numpy as np
 import pytest
 import torch
 
 from alewm.capacity.support import polynomial_prior
+from alewm.data.splits import EvaluationPair
 from alewm.errors import InputError
 from alewm.evaluation.closed_loop import GoalPairs, OpenLoop, Unseen, run_closed_loop, uniform_actions
 from alewm.evaluation.evaluate_run import interval_in_words
@@ -27,7 +27,6 @@ from point_world import ACTION_DIM, ACTION_MEAN, ACTION_STD, RADIUS, SUPPORT, Kn
 
 QUICK = PlanningConfig(cem=CEMConfig(num_candidates=100, num_iterations=10, num_elites=10))
 PRIOR = polynomial_prior(3, 1.0)
-StoredPair = namedtuple("StoredPair", "episode start_step goal_step start_row goal_row")
 
 
 def make_pairs(count=12, seed=0, reach=0.25):
@@ -255,7 +254,7 @@ def test_a_broken_records_file_is_named_with_its_line(tmp_path):
 
 
 def test_stored_pairs_bring_their_state_columns():
-    stored = [StoredPair(3, 1, 26, 11, 36), StoredPair(5, 0, 25, 40, 65)]
+    stored = [EvaluationPair(3, 1, 26, 11, 36), EvaluationPair(5, 0, 25, 40, 65)]
     columns = {"state": np.arange(140.0).reshape(70, 2), "pixels": None}
     pairs = GoalPairs.gather(stored, columns.__getitem__, ["state"], actions=np.arange(70.0)[:, None])
     assert (pairs.episodes, pairs.start_steps, pairs.goal_steps) == ((3, 5), (1, 0), (26, 25))

@@ -259,20 +259,6 @@ SAMPLE_SEED = 42
 
 
 @dataclass(frozen=True)
-class EncodedWindows:
-    """Windows as the predictor meets them."""
-
-    starts: Int[np.ndarray, " B"]
-    """File row of each window's first frame."""
-    episodes: Int[np.ndarray, " B"]
-    """The episode each is in."""
-    features: Float[Tensor, "B F W"]
-    latents: Float[Tensor, "B F D"]
-    actions: Float[Tensor, "B G A"]
-    """Normalised action blocks between the frames."""
-
-
-@dataclass(frozen=True)
 class Trained:
     """A run's model in evaluation mode, its data and its splits."""
 
@@ -318,23 +304,6 @@ class Trained:
             features.append(encoding.features[:, 0].float().cpu())
             latents.append(encoding.latents[:, 0].float().cpu())
         return torch.cat(features), torch.cat(latents)
-
-    def windows(self, part: str, most: int) -> EncodedWindows:
-        """At most `most` windows of the episodes of `part`, drawn without repetition."""
-        episodes, shape = self.splits.part(part), self.shape
-        index = self.store.windows(episodes, shape)
-        generator = np.random.default_rng([SAMPLE_SEED, len(episodes)])
-        starts = index.starts(np.sort(generator.permutation(len(index))[:most]))
-        rows = shape.frame_rows(starts)
-        features, latents = self.encode_rows(rows.reshape(-1))
-        actions = shape.action_blocks(self.statistics.normalize(self.store.actions), starts)
-        return EncodedWindows(
-            starts,
-            np.searchsorted(self.store.offsets, starts, side="right") - 1,
-            features.view(*rows.shape, -1),
-            latents.view(*rows.shape, -1),
-            torch.as_tensor(actions).float(),
-        )
 
     def rows(self, part: str, most: int) -> Int[np.ndarray, " n"]:
         """At most `most` rows that have frames, of the episodes of `part`, drawn without repetition, increasing."""

@@ -1,73 +1,26 @@
-"""The training update with plain and with fused blocks of the encoder, each in a process of its own.
+"""Time of one training update and of its regularizer."""
 
-A process in which recording a CUDA graph failed cannot be trusted with the next measurement; so one failure costs one
-row.
-
-One training update with the data already on the device: LeWM as documented, and ours on each of its paths.
-"""
-
-import json
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Literal, TypedDict
 
 import torch
 
+from alewm.capacity.support import CapacitySupport, polynomial_prior
 from alewm.config import overridden
 from alewm.devices import find_device
 from alewm.errors import InputError
+from alewm.kernels.characteristic_function import PathName, choose, why_no_gpu_path, why_no_native_path
+from alewm.regularizers.mix_sigreg import mix_sigreg
+from alewm.regularizers.quadrature import EPPS_PULLEY, random_directions
 from alewm.shapes import Tensor
 from alewm.training.acceleration import WARM_UPS, acceleration_of, random_batch, updates_of
 from alewm.training.config import Acceleration, EncoderBlocks, RunConfig
 from alewm.training.presets import preset
 from alewm.training.step import repeatable
 from alewm_lab.benchmarks.reference import ReferenceStep, lewm_of
-from alewm_lab.benchmarks.timing import kernel_table, median_seconds, peak_mebibytes, print_line
-
-
-def bench_block_variants(
-    *,
-    encoder_blocks: Sequence[str],
-    deterministic: bool,
-    profile: bool,
-    reference: bool,
-    preset_name: str,
-    **options: Any,
-) -> None:
-    """Prints milliseconds and memory of each variant, or the last line of what went wrong."""
-    if not encoder_blocks:
-        raise InputError("--encoder-blocks needs at least one of auto, plain and fused.")
-    flags = [f"--preset={preset_name}", *(f"--{name}={value}" for name, value in options.items())]
-    flags += ["--deterministic"] * deterministic + ["--reference"] * reference + ["--profile"] * profile
-    rows: dict[str, dict[str, Any]] = {}
-    print(f"{'blocks':<8}{'ms':>9}{'ratio':>8}{'GiB':>8}  updates")
-    for which in encoder_blocks:
-        row = rows[which] = _measured([*flags, f"--encoder-blocks={which}"], shows=profile)
-        if "error" in row:
-            print(f"{which:<8}{'-':>9}{'-':>8}{'-':>8}  {row['error']}", flush=True)
-            continue
-        first = next(found["milliseconds"] for found in rows.values() if "error" not in found)
-        peak = "-" if row["peak_mebibytes"] is None else f"{row['peak_mebibytes'] / 1024:.1f}"
-        ratio = f"{first / row['milliseconds']:.2f}x"
-        print(f"{which:<8}{row['milliseconds']:>9.2f}{ratio:>8}{peak:>8}  {row['updates']}", flush=True)
-    print_line("train-step", variants=rows, preset=preset_name, deterministic=deterministic, **options)
-
-
-def _measured(flags: Sequence[str], *, shows: bool) -> dict[str, Any]:
-    command = [sys.executable, "-m", "alewm_lab", "bench", "train-step", *flags]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        said = done.stderr.strip().splitlines()
-        return {"error": said[-1] if said else f"status {done.returncode}"}
-    *table, last = done.stdout.splitlines()
-    if shows:
-        print("\n".join(table))
-    line = json.loads(last)
-    return {name: line[name] for name in ("milliseconds", "peak_mebibytes", "updates", "encoder_blocks", "rows")}
-
+from alewm_lab.benchmarks.timing import kernel_table, median_seconds, peak_mebibytes, print_line, recorded
 
 _CALLS_BEFORE_TIMING = WARM_UPS + 1  # compiled in the first, recorded in the last
 
@@ -176,3 +129,100 @@ def _timed(call: Callable[[], object], repeats: int, where: torch.device) -> Row
     first = time.perf_counter() - began
     seconds = median_seconds(call, repeats, where)
     return {"milliseconds": 1e3 * seconds, "peak_mebibytes": peak_mebibytes(where), "first_seconds": first}
+
+
+_EVERY_PREFIX_UP_TO = 16
+_NUM_BLOCKS = 8
+_PRIOR_DEGREE = -1.5
+
+
+def bench_regularizer(*, batch: int, frames: int, latent_dim: int, projections: int, repeats: int, device: str) -> None:
+    """Prints milliseconds of every path and its agreement with the definition in float64."""
+    support, where = _support(latent_dim), find_device(device)
+    generator = torch.Generator().manual_seed(0)
+    s = torch.randn(frames, batch, latent_dim, generator=generator).to(where).requires_grad_()
+    logits = torch.randn(batch, len(support), generator=generator).to(where).requires_grad_()
+    u = random_directions(latent_dim, projections, generator=generator).to(where)
+    prior = polynomial_prior(len(support), _PRIOR_DEGREE).to(where)
+
+    def loss(path: PathName, dtype: torch.dtype, s: torch.Tensor = s, logits: torch.Tensor = logits) -> torch.Tensor:
+        q = logits.to(dtype).softmax(-1)
+        statistic = mix_sigreg(s.to(dtype), q[None], u.to(dtype)[None], prior.to(dtype)[None], support, path=path)
+        return statistic.mean()
+
+    exact = loss("reference", torch.float64)
+    exact_gradient = torch.autograd.grad(exact, s)[0]
+    paths: list[PathName] = ["reference", "recurrence"]
+    obstacles: dict[PathName, str | None] = {
+        "native": why_no_native_path(s, support, EPPS_PULLEY),
+        "gpu": why_no_gpu_path(s, u),
+    }
+    paths += [path for path, obstacle in obstacles.items() if obstacle is None]
+    rows: dict[str, dict[str, Any]] = {}
+    for path in paths:
+        value = loss(path, torch.float32)
+        gradient = torch.autograd.grad(value, s)[0]
+        rows[path] = {
+            "milliseconds": 1e3 * median_seconds(partial(_forward_backward, loss, path, s, logits), repeats, s.device),
+            "recorded_milliseconds": _recorded_milliseconds(loss, path, s, logits),
+            "peak_mebibytes": _peak_mebibytes(partial(_forward_backward, loss, path, s, logits), s.device),
+            "value_error": float(((value - exact) / exact).abs().detach()),
+            "gradient_error": float((gradient - exact_gradient).abs().max() / exact_gradient.abs().max()),
+        }
+    chosen = choose(s, support, EPPS_PULLEY)
+    print(f"MixSIGReg, B {batch}, F {frames}, D {latent_dim}, C {len(support)}, P {projections}, float32 on {where}")
+    print(f"{'path':<12}{'ms':>9}{'ratio':>8}{'recorded ms':>13}{'MiB':>8}{'value error':>13}{'gradient error':>16}")
+    for name, row in rows.items():
+        ratio = rows["reference"]["milliseconds"] / row["milliseconds"]
+        print(
+            f"{name:<12}{row['milliseconds']:>9.2f}{ratio:>7.1f}x{_or_dash(row['recorded_milliseconds']):>13}"
+            f"{_or_dash(row['peak_mebibytes']):>8}{row['value_error']:>13.1e}{row['gradient_error']:>16.1e}"
+        )
+    for unavailable, obstacle in obstacles.items():
+        if obstacle is not None:
+            print(f"{unavailable} is not available: {obstacle}")
+    print(f"chosen: {chosen.path} ({chosen.reason})")
+    sizes = {"B": batch, "F": frames, "D": latent_dim, "C": len(support), "P": projections}
+    print_line("regularizer", sizes=sizes, paths=rows, chosen=chosen.path)
+
+
+def _or_dash(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"
+
+
+def _peak_mebibytes(call: Callable[[], object], device: torch.device) -> float | None:
+    """Memory a call needs at most beyond what was there before it."""
+    if device.type != "cuda":
+        return None
+    torch.cuda.reset_peak_memory_stats(device)
+    before = torch.cuda.memory_allocated(device)
+    call()
+    return (torch.cuda.max_memory_allocated(device) - before) / 2**20
+
+
+def _recorded_milliseconds(
+    loss: Callable[..., torch.Tensor], path: PathName, s: torch.Tensor, logits: torch.Tensor
+) -> float | None:
+    """Time as part of a CUDA graph, as training runs it: kernels without the processor's time to launch them."""
+    if s.device.type != "cuda":
+        return None
+    leaves = [tensor.detach().clone().requires_grad_() for tensor in (s, logits)]
+
+    def run() -> None:
+        torch.autograd.grad(loss(path, torch.float32, *leaves), leaves)
+
+    return 1e3 * median_seconds(recorded(run, s.device), 15, s.device)
+
+
+def _support(latent_dim: int) -> CapacitySupport:
+    if latent_dim <= _EVERY_PREFIX_UP_TO:
+        return CapacitySupport.every(latent_dim)
+    if latent_dim % _NUM_BLOCKS:
+        raise InputError(
+            f"--latent-dim above {_EVERY_PREFIX_UP_TO} must be divisible by {_NUM_BLOCKS}, got {latent_dim}."
+        )
+    return CapacitySupport(tuple(latent_dim * block // _NUM_BLOCKS for block in range(1, _NUM_BLOCKS + 1)))
+
+
+def _forward_backward(loss: Callable[..., torch.Tensor], path: PathName, s: torch.Tensor, logits: torch.Tensor) -> None:
+    torch.autograd.grad(loss(path, torch.float32), (s, logits))

@@ -164,7 +164,7 @@ class BenchPushT:
         from alewm.envs.registry import get_task
 
         _ = get_task("push-t").env_class  # says which extra to install where the simulator is missing
-        from alewm_lab.benchmarks.push_t import bench_human_demonstrations, bench_push_t
+        from alewm_lab.benchmarks.data_speed import bench_human_demonstrations, bench_push_t
 
         if self.human is not None:
             bench_human_demonstrations(self.human)
@@ -255,8 +255,8 @@ class BenchTrainStep:
     """Arithmetic of the networks."""
     acceleration: Literal["auto", "none", "compile", "record", "graph"] = "auto"
     """How updates are executed: as written, compiled, recorded as a CUDA graph, or both (graph); auto is fastest."""
-    encoder_blocks: tuple[Literal["auto", "plain", "fused"], ...] = ("auto",)
-    """The encoder's blocks plain or by fused kernels; several are compared, each in a process of its own."""
+    encoder_blocks: Literal["auto", "plain", "fused"] = "auto"
+    """The encoder's blocks plain or by fused kernels."""
     deterministic: Flag = False
     """Only algorithms that repeat bit by bit, as `alewm train --deterministic`, and the usual ones beside them."""
     reference: Flag = False
@@ -265,14 +265,9 @@ class BenchTrainStep:
     """Print where the GPU's time goes, kernel by kernel."""
 
     def run(self) -> None:
-        if len(self.encoder_blocks) != 1:
-            from alewm_lab.benchmarks.train_step import bench_block_variants
-
-            bench_block_variants(**vars(self))
-            return
         from alewm_lab.benchmarks.train_step import bench_train_step
 
-        bench_train_step(**{**vars(self), "encoder_blocks": self.encoder_blocks[0]})
+        bench_train_step(**vars(self))
 
 
 @dataclass(frozen=True)
@@ -468,7 +463,7 @@ class BenchRegularizer:
     """auto (a GPU where there is one), cpu, cuda or cuda:1."""
 
     def run(self) -> None:
-        from alewm_lab.benchmarks.regularizer import bench_regularizer
+        from alewm_lab.benchmarks.train_step import bench_regularizer
 
         bench_regularizer(**vars(self))
 

@@ -1,13 +1,19 @@
-"""`alewm-lab experiment`: a table or figure of the paper, or one beyond it, as one command."""
+"""What `alewm-lab` runs: `experiment` (a table or figure of the paper), `oscillator` (its toy study), and `cell`.
+
+A cell is one model of the main table, and everything about it.
+"""
 
 import math
-from dataclasses import dataclass
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 import tyro
 
 from alewm.cli.flags import Flag, Maybe, Several
+from alewm.cli.train import Train
 from alewm.config import check_seeds
 from alewm.errors import InputError
 from alewm.workers import num_processes
@@ -88,8 +94,13 @@ class ExperimentCommand:
 
         from alewm.devices import find_device
         from alewm.runs.provenance import provenance
-        from alewm_lab.experiments.framework import execute, planned, record_own_data, write_outcome
-        from alewm_lab.publishing.experiments_page import write_experiments_report
+        from alewm_lab.experiments.framework import (
+            execute,
+            planned,
+            record_own_data,
+            write_experiments_report,
+            write_outcome,
+        )
 
         asked = recipe(self.name)
         request = self._request(asked)
@@ -133,8 +144,6 @@ class ExperimentCommand:
 
     def _run_oscillator(self) -> None:
         """The toy study has runs, scales and seeds of its own."""
-        from alewm_lab.cli.oscillator import Oscillator
-
         if self.scale in ("tiny", "short", "long") or self.only or self.search:
             raise InputError(
                 "The oscillator has the scales paper and smoke and no --only; its search is `alewm-lab oscillator`."
@@ -170,3 +179,138 @@ class ExperimentCommand:
         if request.is_for_cpu:
             return Library(self.runs / self.scale, self.runs / self.scale / "data")
         return Library(self.runs, self.data)
+
+
+if TYPE_CHECKING:
+    import torch
+
+    from alewm.capacity.support import CapacitySupport
+    from alewm.evaluation.settings import EvaluationSettings
+
+
+@dataclass(frozen=True)
+class CellJob(Train):
+    """Train one model of the main table and do everything about it at once.
+
+    After training come the 200 and the 1,000 test pairs, validation pairs, every imposed capacity and the full goal
+    cost where there are prefixes, probes, distilled dynamics with their success, and a decoder with its picture.
+    `alewm-lab publish RUN --out results/NAME` then writes all numbers to one file. Takes the options of `alewm train`.
+    Repeating the command continues; what is there is not made again.
+    """
+
+    share: Maybe[Path] = None
+    """Also write the weights in bfloat16 to this new folder (`alewm share`), for one seed per cell."""
+    candidates: int = 300
+    """CEM: action sequences scored per iteration."""
+    iterations: int = 30
+    """CEM: times the distribution is refined."""
+    fit_frames: int = 20_000
+    """Frames of training episodes that probes and the decoder are fitted to, at most."""
+    fit_updates: int = 3_000
+    """Updates of each probe, of each distilled network and of the decoder."""
+
+    WHEN_INTERRUPTED: ClassVar[str] = "What is finished is kept; repeat the command to continue."
+
+    def run(self) -> None:
+        """Makes what is missing, and prints the folder of the run."""
+        from alewm.devices import find_device
+        from alewm.evaluation.decoder import DecodeConfig, decode
+        from alewm.evaluation.distill_run import distill
+        from alewm.evaluation.probes import probe_run
+        from alewm.interop.pretrained import share_run
+        from alewm.training.checkpoint import latest_checkpoint, read_description
+        from alewm.training.distill import DistillConfig
+
+        run, device = self.trained(), find_device(self.device)
+        support = read_description(latest_checkpoint(run)).config.model.support
+        usual, *others = self._evaluations(support)
+        _evaluate(run, usual, device, num_animations=4)
+        for settings in others:
+            _evaluate(run, settings, device)
+        if not (run / "measurements" / "probes.json").is_file():
+            amounts = {"num_train": self.fit_frames, "num_test": 5_000, "num_steps": self.fit_updates}
+            probe_run(run, (), amounts, data_path=None, device=device)
+        distill(run, config=DistillConfig(num_updates=self.fit_updates), device=device)
+        for settings in (usual, replace(usual, pairs_per_episode=5)):
+            _evaluate(run, replace(settings, dynamics="distilled"), device)
+        decode(run, DecodeConfig(num_updates=self.fit_updates, num_frames=self.fit_frames), device=device)
+        if self.share is not None:
+            share_run(run, self.share, weights="bfloat16", device=device)
+            print(self.share)
+        print(run)
+
+    def _evaluations(self, support: "CapacitySupport") -> "Iterator[EvaluationSettings]":
+        """The usual settings first, then the others."""
+        from alewm.evaluation.settings import EvaluationSettings
+        from alewm.planning.planner import PlanningConfig
+        from alewm.planning.search import CEMConfig
+
+        planning = PlanningConfig(cem=CEMConfig.with_a_tenth_elite(self.candidates, self.iterations))
+        usual = EvaluationSettings(planning=planning)
+        yield usual
+        yield replace(usual, pairs_per_episode=5)
+        yield replace(usual, split="validation")
+        if len(support) > 1:
+            for k in support.capacities:
+                yield replace(usual, planning=replace(planning, capacity=str(k)))
+            yield replace(usual, planning=replace(planning, goal_cost="full"))
+
+
+def _evaluate(run: Path, settings: "EvaluationSettings", device: "torch.device", num_animations: int = 0) -> None:
+    """Evaluate unless the result is there."""
+    from alewm.evaluation.evaluate_run import evaluate_run, percent
+    from alewm.evaluation.settings import results_folder
+    from alewm.files import read_if_there
+
+    path = results_folder(run, settings, 0, is_finished=True) / "result.json"
+    found = read_if_there(path)
+    if "evaluated" not in found:
+        found = evaluate_run(run, settings, device=device, num_animations=num_animations).result
+    name = settings.name() or "200 test pairs"
+    print(f"{name}: {percent(found['success_rate'])} of {found['episodes']} pairs", file=sys.stderr)
+
+
+# Spelled out, not imported: importing the study would load torch for `--help`. A test compares the two.
+_Variant = Literal[
+    "lewm", "alewm", "alewm-paper", "remedies", "prior-frozen", "marginal", "alewm-sigreg", "nested-dropout"
+]
+
+
+@dataclass(frozen=True)
+class Oscillator:
+    """The toy study: does ALeWM gather four known factors in its first four coordinates?
+
+    Trains LeWM and ALeWM on two controlled damped oscillators seen through a nonlinear ten-dimensional observation, and
+    writes result.json, table.md, figure.png and figure.svg. Repeating the command continues where it stopped.
+    """
+
+    out: Path = Path("runs/oscillator")
+    """Folder of the study; made if it does not exist."""
+    seeds: tuple[int, ...] = (0, 1, 2)
+    """One model per seed and setting; a seed fixes trajectories, initialisation, batches and noise."""
+    epochs: Maybe[int] = None
+    """Passes over the 5,000 training trajectories, for every model; if not given, the paper's 200, and 400 for our
+    setting of ALeWM."""
+    methods: tuple[_Variant, ...] = ("lewm", "alewm", "alewm-paper")
+    """What to train: `lewm` (widths 4, 6 and 8), `alewm` (our recommended setting), `alewm-paper` (the paper's),
+    `remedies` (the paper's with one thing changed about the selector: never updated, exact expectation, slower, delayed
+    by 1/8 and 1/2, KL of 0.01 and 0.1), and controls of our setting: `prior-frozen` (selector never updated),
+    `marginal` (exact expectation over capacities instead of a sample), `alewm-sigreg` (SIGReg on the masked latent) and
+    `nested-dropout`."""
+    jobs: int = 0
+    """Processes to use; 0 means one per core."""
+    sweep: Flag = False
+    """Run the paper's search grids instead (12 weights x 7 LeWM widths, 12 weights x 7 prior degrees of ALeWM), select
+    on validation data and report the selected settings on test data."""
+
+    def run(self) -> None:
+        """Trains what is missing and writes the results."""
+        from alewm_lab.oscillator.run import run_study
+        from alewm_lab.oscillator.study import default_study, sweep_study
+
+        if self.sweep:
+            study = sweep_study(self.seeds, self.epochs)
+        else:
+            study = default_study(self.seeds, self.epochs, self.methods)
+        run_study(study, self.out, jobs=num_processes(self.jobs), is_sweep=self.sweep)
+        print(self.out / "result.json")

@@ -16,11 +16,9 @@ from alewm.sweeps.library import EvaluationWork, TrainingRun, TrainingWork
 from alewm.tables import Cell, Row, Table
 from alewm.theme import Draw, Series, Theme
 from alewm.training.config import Method
-from alewm_lab.experiments.capacity_dynamics import draw_dynamics, q_over_training
-from alewm_lab.experiments.contest import Groups
-from alewm_lab.experiments.experiment import Experiment, ExperimentFigure, Outcome, Recipe, Results
+from alewm_lab.experiments.capacity_dynamics import PATH_HEAD, PATH_LEGEND, draw_dynamics, path_cells, q_over_training
+from alewm_lab.experiments.experiment import Experiment, ExperimentFigure, Groups, Outcome, Recipe, Results
 from alewm_lab.experiments.request import TASK_TITLES, Request
-from alewm_lab.experiments.training_path import PATH_HEAD, PATH_LEGEND, path_cells
 from alewm_lab.oscillator.measures import distance_from_survival
 from alewm_lab.table_formats import NONE
 

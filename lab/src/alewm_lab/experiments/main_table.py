@@ -11,8 +11,7 @@ from alewm.sweeps.library import EvaluationWork, TrainingRun, unique
 from alewm.tables import Cell, Row, Table
 from alewm.theme import Draw, Theme
 from alewm.training.presets import LEWM_WEIGHT
-from alewm_lab.experiments.contest import Contest
-from alewm_lab.experiments.experiment import Experiment, ExperimentFigure, Outcome, Recipe, Results
+from alewm_lab.experiments.experiment import Contest, Experiment, ExperimentFigure, Outcome, Recipe, Results
 from alewm_lab.experiments.request import TASK_TITLES, Request
 from alewm_lab.table_formats import mark_best
 

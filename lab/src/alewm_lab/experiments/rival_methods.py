@@ -11,8 +11,16 @@ from alewm.sweeps.sweep import select
 from alewm.tables import Cell, Row, Table
 from alewm.theme import Draw, Theme
 from alewm.training.config import RunConfig
-from alewm_lab.experiments.contest import Contest, Groups, success_columns
-from alewm_lab.experiments.experiment import Experiment, ExperimentFigure, Outcome, Recipe, Results
+from alewm_lab.experiments.experiment import (
+    Contest,
+    Experiment,
+    ExperimentFigure,
+    Groups,
+    Outcome,
+    Recipe,
+    Results,
+    success_columns,
+)
 from alewm_lab.experiments.figures import Curve, Point, success_curves
 from alewm_lab.experiments.request import TASK_TITLES, Request
 

@@ -6,19 +6,21 @@ The paper's propositions, measured on trained models.
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from alewm.capacity.support import survival
-from alewm.evaluation.held_out import SAMPLE_SEED, EncodedWindows, Trained
+from alewm.evaluation.held_out import SAMPLE_SEED, Trained
 from alewm.evaluation.probes import PROBES, fit_networks, fit_ridge
 from alewm.model.world_model import WorldModel
-from alewm.shapes import Float, Tensor
+from alewm.shapes import Float, Int, Tensor
 from alewm.sweeps.library import TrainingWork
 from alewm.tables import Cell, Row, Table
 from alewm.theme import Draw, Theme
@@ -30,6 +32,38 @@ from alewm_lab.oscillator.measures import distance_from_survival
 
 
 @torch.no_grad()
+@dataclass(frozen=True)
+class EncodedWindows:
+    """Windows as the predictor meets them."""
+
+    starts: Int[np.ndarray, " B"]
+    """File row of each window's first frame."""
+    episodes: Int[np.ndarray, " B"]
+    """The episode each is in."""
+    features: Float[Tensor, "B F W"]
+    latents: Float[Tensor, "B F D"]
+    actions: Float[Tensor, "B G A"]
+    """Normalised action blocks between the frames."""
+
+
+def encoded_windows(trained: Trained, part: str, most: int) -> EncodedWindows:
+    """At most `most` windows of the episodes of `part`, drawn without repetition."""
+    episodes, shape = trained.splits.part(part), trained.shape
+    index = trained.store.windows(episodes, shape)
+    generator = np.random.default_rng([SAMPLE_SEED, len(episodes)])
+    starts = index.starts(np.sort(generator.permutation(len(index))[:most]))
+    rows = shape.frame_rows(starts)
+    features, latents = trained.encode_rows(rows.reshape(-1))
+    actions = shape.action_blocks(trained.statistics.normalize(trained.store.actions), starts)
+    return EncodedWindows(
+        starts,
+        np.searchsorted(trained.store.offsets, starts, side="right") - 1,
+        features.view(*rows.shape, -1),
+        latents.view(*rows.shape, -1),
+        torch.as_tensor(actions).float(),
+    )
+
+
 def capacity_probabilities(trained: Trained, windows: EncodedWindows) -> Float[Tensor, "B C"]:
     """q(k | w) of every window, on the CPU."""
     model, device = trained.model, trained.device
@@ -156,8 +190,8 @@ def measure(folder: Path, data: Path, device: torch.device, options: Mapping[str
     """Variances, forced losses and their gains, and risks of separately fitted probes, as plain numbers."""
     with Trained.open(folder, data, device) as trained:
         model, support = trained.model, trained.model.support
-        windows = trained.windows("validation", options["num_windows"])
-        fitted_on = trained.windows("train", options["num_train"])
+        windows = encoded_windows(trained, "validation", options["num_windows"])
+        fitted_on = encoded_windows(trained, "train", options["num_train"])
         q, prior = capacity_probabilities(trained, windows), model.log_prior.exp().cpu()
         variances = variance_beside_survival(trained, windows, q)
         ks = (0, *support.capacities)

@@ -16,8 +16,8 @@ from alewm.evaluation.statistics import Spread
 from alewm.files import natural_order
 from alewm.report.gather import Run, flatten
 from alewm.sweeps.library import OBSERVED
+from alewm_lab.experiments.capacity_dynamics import Dynamics, starting_at
 from alewm_lab.experiments.request import TASK_TITLES
-from alewm_lab.experiments.training_path import Dynamics, starting_at
 from alewm_lab.publishing.publication import STAMP, SUFFIX, Part, PublishedPart, read_group
 from alewm_lab.table_formats import scientific
 
