@@ -13,7 +13,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Protocol, get_args, runtime_checkable
 
-import numpy as np
 import torch
 
 from alewm.distributed import detached_mean
@@ -135,22 +134,13 @@ class ClientSink:
         write_text(path, identity + "\n")
 
     def write(self, step: int, kind: str, values: Mapping[str, Any]) -> None:
-        """Log the numbers, and distributions and pictures if the package has a type for them."""
-        if step <= self._logged_until:
-            return
-        known = {f"{kind}/{name}": self._as_logged(value) for name, value in values.items()}
-        self._client.log({name: value for name, value in known.items() if value is not None}, step=step)
+        """Log the numbers of a step that was not logged before."""
+        if step > self._logged_until:
+            self._client.log(_numbers(kind, values), step=step)
 
     def close(self) -> None:
         """Tell the package that the run has ended."""
         self._client.finish()
-
-    def _as_logged(self, value: Any) -> Any:
-        array = np.asarray(value)
-        if array.ndim == 0:
-            return float(array)
-        kind = getattr(self._client, "Histogram" if array.ndim == 1 else "Image", None)
-        return None if kind is None else kind(array)
 
 
 class TensorBoardSink:
@@ -167,19 +157,18 @@ class TensorBoardSink:
         self._writer: Any = SummaryWriter(str(folder), purge_step=step + 1 if has_history else None)
 
     def write(self, step: int, kind: str, values: Mapping[str, Any]) -> None:
-        """Write one event per value, named `kind/name`."""
-        for name, value in values.items():
-            tag, array = f"{kind}/{name}", np.asarray(value)
-            if array.ndim == 0:
-                self._writer.add_scalar(tag, float(array), step)
-            elif array.ndim == 1:
-                self._writer.add_histogram(tag, array, step)
-            else:
-                self._writer.add_image(tag, array, step, dataformats="HWC")
+        """Write one event per number, named `kind/name`."""
+        for tag, value in _numbers(kind, values).items():
+            self._writer.add_scalar(tag, value, step)
         self._writer.flush()
 
     def close(self) -> None:
         self._writer.close()
+
+
+def _numbers(kind: str, values: Mapping[str, Any]) -> dict[str, float]:
+    """The single numbers among `values`, named `kind/name`."""
+    return {f"{kind}/{name}": float(value) for name, value in values.items() if not isinstance(value, Sequence)}
 
 
 LoggerName = Literal["tensorboard", "trackio", "wandb"]
@@ -195,10 +184,7 @@ class MetricSink(Protocol):
     """Where metrics go."""
 
     def write(self, step: int, kind: str, values: Mapping[str, Any]) -> None:
-        """Take in what was measured after `step` updates.
-
-        A value is a number, a sequence of numbers (a distribution) or an RGB picture, uint8 [Y, X, 3].
-        """
+        """Take in what was measured after `step` updates; lists, such as a variance per coordinate, are left out."""
         ...
 
     def close(self) -> None:
@@ -225,11 +211,6 @@ class Loggers:
         self._folder, self._config = folder, dict(config or {})
         self._sinks: dict[str, MetricSink] = {}
         self._failures: dict[str, int] = {}
-
-    @property
-    def are_listening(self) -> bool:
-        """Whether any logger is open; pictures are made for loggers only."""
-        return bool(self._sinks)
 
     def open(self, step: int, furthest_step: int) -> None:
         """Start, for a run that goes on after `step` updates and had once come as far as `furthest_step`."""

@@ -211,8 +211,8 @@ class Trainer:
             recalibrate(self.model, self.objective, self.windows.recalibration, streams, self.device, dtype=dtype)
 
     def _validate(self) -> None:
-        """The losses on held-out windows, with the same noise every time; loggers also get q and a rollout."""
-        found = self._validated(self.windows.validation, shows=self.loggers.are_listening)
+        """The losses on held-out windows, with the same noise every time."""
+        found = self._validated(self.windows.validation)
         means: dict[str, Any] = found.means.take()
         if found.precision_gap is not None:
             means["precision_gap"] = found.precision_gap
@@ -220,12 +220,8 @@ class Trainer:
             means |= {f"{metric}/{name}": value for metric, value in self._validated(windows).means.take().items()}
         if means:
             self._write("validation", q_by_capacity(means, self.config.model.capacities))
-        if found.q and found.picture is not None:
-            by_capacity = zip(self.config.model.capacities, torch.cat(found.q).T.cpu().numpy(), strict=True)
-            shown = {f"q_of_windows/{k}": shares for k, shares in by_capacity}
-            self.loggers.write(self.step, "validation", {**shown, "rollout": found.picture.numpy()})
 
-    def _validated(self, windows: Iterable[WindowBatch], *, shows: bool = False) -> Validation:
+    def _validated(self, windows: Iterable[WindowBatch]) -> Validation:
         with self.acceleration.suspended():
             return validate(
                 self.model,
@@ -234,7 +230,6 @@ class Trainer:
                 RandomStreams(self.config.training.seed, self.device),
                 self.device,
                 dtype=self.config.training.autocast_dtype(self.device),
-                shows=shows,
             )
 
     def _write(self, kind: str, values: Mapping[str, Any]) -> None:

@@ -31,7 +31,6 @@ from alewm_lab.experiments.request import TASK_TITLES, Request
 from alewm_lab.oscillator.measures import distance_from_survival
 
 
-@torch.no_grad()
 @dataclass(frozen=True)
 class EncodedWindows:
     """Windows as the predictor meets them."""
@@ -64,6 +63,7 @@ def encoded_windows(trained: Trained, part: str, most: int) -> EncodedWindows:
     )
 
 
+@torch.no_grad()
 def capacity_probabilities(trained: Trained, windows: EncodedWindows) -> Float[Tensor, "B C"]:
     """q(k | w) of every window, on the CPU."""
     model, device = trained.model, trained.device
