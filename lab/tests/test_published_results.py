@@ -8,7 +8,7 @@ import pytest
 
 from alewm.errors import InputError
 from alewm.evaluation.statistics import Proportion
-from alewm.runs.provenance import portable
+from alewm.runs.folder import portable
 from alewm_lab.publishing.publication import publication_name, read_publication
 from alewm_lab.publishing.published import read_published
 from alewm_lab.publishing.result_figures import TITLE_WIDTH, difference_figure

@@ -4,7 +4,7 @@ import subprocess
 
 import pytest
 
-from alewm.runs.provenance import clean_commit, code_commit
+from alewm.runs.folder import clean_commit, code_commit
 
 
 @pytest.fixture

@@ -36,7 +36,7 @@ from alewm.model.checkpoint_files import weights_sha256
 from alewm.progress import Progress
 from alewm.resize import area_downsample
 from alewm.runs.fitted import FORMAT, FittedKind
-from alewm.runs.provenance import provenance
+from alewm.runs.folder import provenance
 from alewm.shapes import Bool, Float, Int, Tensor, UInt8
 from alewm.training.checkpoint import data_set_of, latest_checkpoint, read_description
 from alewm.training.noise import seeded_generator

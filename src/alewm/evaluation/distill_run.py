@@ -27,8 +27,7 @@ from alewm.planning.distilled import (
 )
 from alewm.progress import Progress
 from alewm.runs.fitted import FORMAT
-from alewm.runs.folder import only_writer
-from alewm.runs.provenance import provenance
+from alewm.runs.folder import only_writer, provenance
 from alewm.training.checkpoint import data_set_of, latest_checkpoint, load_world_model
 from alewm.training.distill import (
     DistillConfig,

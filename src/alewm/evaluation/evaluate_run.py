@@ -36,8 +36,7 @@ from alewm.model.world_model import WorldModel
 from alewm.planning.distilled import DistilledModel
 from alewm.planning.planner import Planner, choose_search
 from alewm.progress import Progress
-from alewm.runs.folder import RunFolder, save_tensors
-from alewm.runs.provenance import provenance
+from alewm.runs.folder import RunFolder, provenance, save_tensors
 from alewm.training.checkpoint import Description, data_set_of, data_sets_of, latest_checkpoint, load_world_model
 from alewm.training.config import RunConfig
 

@@ -39,8 +39,7 @@ from alewm.files import read_if_there, reading, write_json
 from alewm.model.world_model import WorldModel
 from alewm.planning.noise import stream_seed
 from alewm.resize import area_downsample
-from alewm.runs.folder import load_tensors, save_tensors
-from alewm.runs.provenance import provenance
+from alewm.runs.folder import load_tensors, provenance, save_tensors
 from alewm.shapes import Float, Int, Tensor, UInt8
 from alewm.training.checkpoint import DataSet, data_set_of, latest_checkpoint, load_world_model
 

@@ -23,8 +23,7 @@ from alewm.evaluation.held_out import SAMPLE_SEED, Trained, own_data_path
 from alewm.files import read_if_there, write_json
 from alewm.model.checkpoint_files import weights_sha256
 from alewm.planning.distilled import DISTILLED, distilled_capacities, load_distilled
-from alewm.runs.folder import new_folder
-from alewm.runs.provenance import provenance
+from alewm.runs.folder import new_folder, provenance
 from alewm.shapes import Float, Int, Tensor, UInt8
 from alewm.training.checkpoint import data_set_of, latest_checkpoint, read_description
 

@@ -36,8 +36,7 @@ from alewm.model.checkpoint_files import checkpoints_in, weights_sha256
 from alewm.model.world_model import WorldModel
 from alewm.planning.distilled import DISTILLED, DYNAMICS, distilled_capacities
 from alewm.runs.fitted import FittedKind
-from alewm.runs.folder import new_folder
-from alewm.runs.provenance import portable
+from alewm.runs.folder import new_folder, portable
 from alewm.shapes import Tensor
 from alewm.training.checkpoint import (
     DATA_SETS,

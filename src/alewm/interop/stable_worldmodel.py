@@ -35,7 +35,7 @@ from alewm.data.action_statistics import ActionStatistics
 from alewm.errors import InputError
 from alewm.model.vit import IMAGENET_MEAN, IMAGENET_STD, PixelNormaliser, check_float_size, extremes
 from alewm.model.world_model import Encoding, WorldModel, WorldModelConfig, build_world_model
-from alewm.planning.capacity_rule import BestOf, Fixed, parse_capacity_rule
+from alewm.planning.capacity_rule import parse_capacity_rule
 from alewm.planning.distilled import DistilledModel
 from alewm.planning.rollout import GoalCost, compared_width, next_latent, prefix_distance, sliced_roll_out
 from alewm.shapes import Float, Tensor
@@ -69,7 +69,7 @@ class PlanningCost(nn.Module):
         self.distilled = model if isinstance(model, DistilledModel) else None
         self.model = (model.model if isinstance(model, DistilledModel) else model).eval()
         self.rule = parse_capacity_rule(capacity, model.support)
-        if isinstance(self.rule, BestOf):
+        if len(self.rule.named) > 1:
             raise InputError(
                 f"The capacity rule {capacity!r} compares several plans, but a solver makes one; "
                 f"choose modal, sample or a capacity."
@@ -154,7 +154,7 @@ class PlanningCost(nn.Module):
 
     def _without_goal(self) -> int:
         """Nothing is reached for, so there is nothing to choose by: a fixed capacity, or the whole latent."""
-        return self.rule.capacity if isinstance(self.rule, Fixed) else self.model.support.capacities[-1]
+        return self.rule.named[0] if self.rule.named else self.model.support.capacities[-1]
 
     def _choose(self, features: Float[Tensor, "B 2 W"], goal: Tensor) -> tuple[int, ...]:
         names = [hashlib.blake2b(image.cpu().contiguous().numpy().tobytes(), digest_size=6).digest() for image in goal]

@@ -12,8 +12,7 @@ from statistics import fmean
 from alewm.evaluation.settings import EvaluationSettings
 from alewm.files import write_json, write_text
 from alewm.progress import Progress
-from alewm.runs.folder import RunFolder
-from alewm.runs.provenance import provenance
+from alewm.runs.folder import RunFolder, provenance
 from alewm.sweeps.grid import Grid, Group, Runs, configuration, short_names, shown_value, varied_fields
 from alewm.sweeps.jobs import Executor, finish_all, make_job
 from alewm.sweeps.library import EvaluationWork, Library, TrainingRun, TrainingWork, Work, over_seeds

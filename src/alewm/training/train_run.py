@@ -26,8 +26,7 @@ from alewm.errors import InputError
 from alewm.files import read_if_there, read_json, write_json
 from alewm.model.checkpoint_files import checkpoints_in, step_of
 from alewm.progress import Progress
-from alewm.runs.folder import RunFolder, only_writer
-from alewm.runs.provenance import provenance
+from alewm.runs.folder import RunFolder, only_writer, provenance
 from alewm.training.checkpoint import named_tasks
 from alewm.training.config import RunConfig, check_trainable
 from alewm.training.data import TrainingData

@@ -15,7 +15,7 @@ from typing import Any, Literal
 import torch
 
 from alewm.errors import InputError
-from alewm.runs.provenance import portable, provenance
+from alewm.runs.folder import portable, provenance
 
 
 @dataclass(frozen=True)

@@ -93,7 +93,7 @@ class ExperimentCommand:
             return
 
         from alewm.devices import find_device
-        from alewm.runs.provenance import provenance
+        from alewm.runs.folder import provenance
         from alewm_lab.experiments.framework import (
             execute,
             planned,

@@ -14,7 +14,7 @@ from alewm.evaluation.settings import EvaluationSettings
 from alewm.evaluation.success import EpisodeRecord, read_records
 from alewm.files import read_if_there, read_json
 from alewm.report.gather import read_run
-from alewm.runs.provenance import clean_commit, portable
+from alewm.runs.folder import clean_commit, portable
 from alewm_lab.publishing.publication import (
     Part,
     PublishedPart,
