@@ -9,7 +9,7 @@ import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any, Literal, NoReturn
@@ -20,14 +20,12 @@ from alewm.config import overridden, to_dict
 from alewm.devices import find_device
 from alewm.envs.collect_task import collect_task
 from alewm.errors import InputError
-from alewm.evaluation.evaluate_run import EPISODES_PER_BATCH, evaluate_run
+from alewm.evaluation.evaluate_run import evaluate_run
 from alewm.evaluation.settings import EvaluationSettings
-from alewm.model.world_model import WorldModelConfig, build_world_model
-from alewm.planning.planner import Planner, PlanningConfig, choose_search, plan_group
+from alewm.planning.planner import PlanningConfig
 from alewm.planning.search import CEMConfig
 from alewm.progress import Progress
 from alewm.runs.folder import RunFolder, read_metrics
-from alewm.shapes import FRAME_SKIP
 from alewm.training.acceleration import rehearse
 from alewm.training.config import RunConfig
 from alewm.training.presets import preset
@@ -95,22 +93,6 @@ SCALES: dict[ScaleName, DemoScale] = {
 }
 """`full` is the demonstration; `smoke` is the same path in seconds, and its numbers mean nothing; `large` is ALeWM as
 the paper has it, on a short schedule."""
-
-
-@torch.no_grad()
-def rehearse_search(config: WorldModelConfig, planning: PlanningConfig, device: torch.device) -> None:
-    """Plan for a full batch of episodes with an untrained model; nothing where nothing is compiled."""
-    model = build_world_model(config, torch.Generator().manual_seed(0)).to(device).eval()
-    search = choose_search(model, device)
-    if search.inner_loop is plan_group:
-        return
-    episodes, size = EPISODES_PER_BATCH[device.type], config.encoder.image_size
-    action_dim = config.action_dim // FRAME_SKIP
-    planning = replace(planning, episodes_per_batch=episodes)
-    planner = Planner(model, [0.0] * action_dim, [1.0] * action_dim, planning, inner_loop=search.inner_loop)
-    generator = torch.Generator().manual_seed(1)
-    images = torch.randint(256, (2, episodes, size, size, 3), dtype=torch.uint8, generator=generator)
-    planner(*images)
 
 
 _POLL_SECONDS = 0.5
@@ -222,7 +204,6 @@ def _work(
     try:
         planning = PlanningConfig(cem=sizes.cem)
         rehearse(config, device)
-        rehearse_search(config.model, planning, device)
         pipe.recv()  # once the episodes are recorded
         # Where the processor computes, it has one thread for decoding; beside a GPU it has nothing else to do.
         num_decoders = 1 if device.type == "cpu" else num_threads

@@ -45,12 +45,6 @@ def _value(text: str) -> Any:
         return text  # a word such as lewm needs no quotes
 
 
-PresetName = Annotated[str, tyro.conf.arg(name="preset")]
-"""`--preset`."""
-
-
-BatchSize = Annotated[int, tyro.conf.arg(name="batch-size", aliases=("--batch",))]
-"""`--batch-size`, as for `alewm train`; benchmarks that were published have the short form."""
 
 T = TypeVar("T")
 

@@ -9,9 +9,15 @@ from typing import Annotated, Literal
 
 import tyro
 
-from alewm.cli.flags import BatchSize, Flag, Maybe, PresetName, Several
+from alewm.cli.flags import Flag, Maybe, Several
 from alewm.cli.start import Scale
 from alewm_lab.benchmarks.timing import Sizes
+
+PresetName = Annotated[str, tyro.conf.arg(name="preset")]
+"""`--preset`."""
+
+BatchSize = Annotated[int, tyro.conf.arg(name="batch-size", aliases=("--batch",))]
+"""`--batch-size`, as for `alewm train`; benchmarks that were published have the short form."""
 
 
 @dataclass(frozen=True)
