@@ -20,7 +20,7 @@ MPS = torch.device("mps")
 MAY_NAME = {
     "devices.py": "the one place where names become devices",
     "capacity/prefix.py": "the default where no device is given",
-    "training/noise.py": "the default where no device is given",
+    "training/random_streams.py": "the default where no device is given",
     "training/checkpoint.py": "the default where no device is given",
     "evaluation/decoder.py": "the default where no device is given",
     "evaluation/imagination.py": "the default where no device is given",

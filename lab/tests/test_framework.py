@@ -17,7 +17,7 @@ from alewm.envs.collect_task import collect_task
 from alewm.errors import InputError
 from alewm.sweeps.grid import WEIGHT
 from alewm.sweeps.library import EvaluationWork, Library, NotThereYetError, TrainingWork
-from alewm.sweeps.sweep import select
+from alewm.sweeps.sweep import select_configuration
 from alewm.tables import Table
 from alewm.training.presets import SEEDS, preset
 from alewm.workers import num_available_cores
@@ -190,16 +190,16 @@ def test_ties_go_to_the_smaller_capacity_then_to_the_smaller_weight(outcomes, wi
             write_result(library, run, validation, success_rate=rate, mean_capacity=capacity)
         candidates.append(runs)
     for order in (candidates, candidates[::-1]):
-        assert select(order, library, validation) is candidates[winner]
+        assert select_configuration(order, library, validation) is candidates[winner]
 
 
 def test_selection_refuses_test_pairs_and_waits_for_all_results(tmp_path):
     candidates = [(PAPER.lewm("two-room", 192, width, 3072),) for width in (8, 16)]
     library = Library(tmp_path, tmp_path)
     with pytest.raises(AssertionError, match="validation pairs only"):
-        select(candidates, library, PAPER.scale.evaluation("test"))
+        select_configuration(candidates, library, PAPER.scale.evaluation("test"))
     with pytest.raises(NotThereYetError, match="has not been evaluated"):
-        select(candidates, library, PAPER.scale.evaluation("validation"))
+        select_configuration(candidates, library, PAPER.scale.evaluation("validation"))
 
 
 def test_a_dry_run_prints_commands_counts_and_hours_and_writes_nothing(tmp_path):

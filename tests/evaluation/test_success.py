@@ -16,7 +16,7 @@ from alewm.evaluation.held_out import load_pairs, save_pairs
 from alewm.evaluation.statistics import family_interval, wilson_interval
 from alewm.evaluation.success import (
     compare_records,
-    evaluate,
+    evaluate_planner,
     read_records,
     summarise,
     write_records,
@@ -64,7 +64,7 @@ def walk_pairs(*gaps):
 
 
 def test_planning_with_the_true_laws_succeeds_where_the_floors_do_not():
-    found = evaluate(point_envs, make_pairs(24), make_planner(), PRIOR)
+    found = evaluate_planner(point_envs, make_pairs(24), make_planner(), PRIOR)
     result = found.result
     assert result["success_rate"] == 1.0
     assert result["success_rate_nontrivial"] == 1.0
@@ -81,17 +81,17 @@ def test_planning_with_the_true_laws_succeeds_where_the_floors_do_not():
 @pytest.mark.parametrize("capacity", ["2", "4", "6", "sample", "best-of"])
 @pytest.mark.parametrize("goal_cost", ["active", "full"])
 def test_every_capacity_rule_and_goal_cost_solves_the_known_world(capacity, goal_cost):
-    found = evaluate(point_envs, make_pairs(4), make_planner(capacity=capacity, goal_cost=goal_cost), PRIOR)
+    found = evaluate_planner(point_envs, make_pairs(4), make_planner(capacity=capacity, goal_cost=goal_cost), PRIOR)
     assert found.result["success_rate"] == 1.0
 
 
 def test_episodes_evaluated_together_or_one_by_one_have_the_same_records():
     pairs = make_pairs(6, seed=3)
-    together = evaluate(point_envs, pairs, make_planner(), PRIOR).records
+    together = evaluate_planner(point_envs, pairs, make_planner(), PRIOR).records
     shuffled = [4, 0, 5, 2, 1, 3]
-    regrouped = evaluate(point_envs, pairs.take(shuffled), make_planner(episodes_per_batch=2), PRIOR).records
+    regrouped = evaluate_planner(point_envs, pairs.take(shuffled), make_planner(episodes_per_batch=2), PRIOR).records
     for b, record in enumerate(together):
-        alone = evaluate(point_envs, pairs.take([b]), make_planner(), PRIOR).records[0]
+        alone = evaluate_planner(point_envs, pairs.take([b]), make_planner(), PRIOR).records[0]
         for other in (alone, regrouped[shuffled.index(b)]):
             for field in dataclasses.fields(record):
                 mine, its = getattr(record, field.name), getattr(other, field.name)
@@ -108,8 +108,8 @@ def test_pairs_acted_out_in_parts_are_those_acted_out_together():
         made.append(count)
         return PointEnvs()
 
-    whole = evaluate(point_envs, pairs, make_planner(), PRIOR)
-    parts = evaluate(make_envs, pairs, make_planner(), PRIOR, side_by_side=3)
+    whole = evaluate_planner(point_envs, pairs, make_planner(), PRIOR)
+    parts = evaluate_planner(make_envs, pairs, make_planner(), PRIOR, side_by_side=3)
     assert made == [3, 1]  # the second part has as many as the first
     assert [record.success for record in parts.records] == [record.success for record in whole.records]
     torch.testing.assert_close(parts.outcome.actions, whole.outcome.actions, atol=1e-4, rtol=0)
@@ -124,9 +124,9 @@ def test_pairs_of_one_episode_draw_noise_of_their_own():
         {name: torch.cat([rows_] * 2) for name, rows_ in each.items()} for each in (once.start_rows, once.goal_rows)
     )
     twice = GoalPairs((100, 100), (0, 1), (25, 26), start, goal)
-    alike = evaluate(point_envs, twice, make_planner(), PRIOR).outcome.actions
+    alike = evaluate_planner(point_envs, twice, make_planner(), PRIOR).outcome.actions
     torch.testing.assert_close(alike[0], alike[1])
-    apart = evaluate(point_envs, dataclasses.replace(twice, streams=(7, 8)), make_planner(), PRIOR)
+    apart = evaluate_planner(point_envs, dataclasses.replace(twice, streams=(7, 8)), make_planner(), PRIOR)
     assert not torch.allclose(apart.outcome.actions[0], apart.outcome.actions[1], atol=1e-3)
     assert apart.result["different_episodes"] == 1
     with pytest.raises(InputError, match="2 pairs, but streams has 1"):
@@ -134,7 +134,7 @@ def test_pairs_of_one_episode_draw_noise_of_their_own():
 
 
 def test_records_of_other_pairs_are_not_compared():
-    records = evaluate(point_envs, make_pairs(4), make_planner(), PRIOR).records
+    records = evaluate_planner(point_envs, make_pairs(4), make_planner(), PRIOR).records
     lost = [dataclasses.replace(record, success=False) for record in records]
     compared = compare_records([records], [lost])
     assert (compared.num_clusters, compared.difference, compared.won) == (4, 1.0, 4)
@@ -188,7 +188,7 @@ def test_the_paper_s_loop_plans_twice_and_an_episode_that_arrives_early_once():
     pairs = walk_pairs(0.4, 0.7)
     pairs = dataclasses.replace(pairs, start_rows={"state": torch.tensor([[0.1, 0.5], [0.1, 0.5]])})
     pairs = dataclasses.replace(pairs, goal_rows={"state": torch.tensor([[0.4, 0.5], [0.95, 0.5]])})
-    early, late = evaluate(point_envs, pairs, make_planner(), PRIOR).records
+    early, late = evaluate_planner(point_envs, pairs, make_planner(), PRIOR).records
     assert early.success
     assert len(early.predicted_costs) == 1
     assert early.steps <= 25
@@ -207,7 +207,7 @@ def test_uniform_random_actions_belong_to_the_episode():
 
 
 def test_records_survive_the_disk_and_summarise_the_same(tmp_path):
-    found = evaluate(point_envs, make_pairs(4), make_planner(), PRIOR)
+    found = evaluate_planner(point_envs, make_pairs(4), make_planner(), PRIOR)
     write_records(tmp_path / "episodes.jsonl", found.records)
     read = read_records(tmp_path / "episodes.jsonl")
     assert tuple(read) == found.records
@@ -218,7 +218,7 @@ def test_records_survive_the_disk_and_summarise_the_same(tmp_path):
 
 
 def test_rates_over_nontrivial_pairs_leave_out_those_solved_at_the_start():
-    records = evaluate(point_envs, make_pairs(4), make_planner(), PRIOR).records
+    records = evaluate_planner(point_envs, make_pairs(4), make_planner(), PRIOR).records
     easy, reached, missed = (
         dataclasses.replace(records[0], presolved=True, success=True, zero_success=True),
         dataclasses.replace(records[0], presolved=False, success=True, zero_success=False),
@@ -232,7 +232,7 @@ def test_rates_over_nontrivial_pairs_leave_out_those_solved_at_the_start():
 
 
 def test_every_policy_has_its_own_rate_over_all_pairs_and_over_those_not_solved_at_the_start():
-    record = evaluate(point_envs, make_pairs(1), make_planner(), PRIOR).records[0]
+    record = evaluate_planner(point_envs, make_pairs(1), make_planner(), PRIOR).records[0]
     # Per pair: solved at the start, then who reached the goal.
     names = ("presolved", "success", "random_success", "zero_success", "replay_success")
     outcomes = ["11101", "00110", "00111", "01011", "00001"]
@@ -279,7 +279,7 @@ def test_pairs_must_fit_each_other_and_the_environment():
 
 def test_a_prior_of_another_support_is_refused():
     with pytest.raises(InputError, match="support has 3 capacities, but the prior has 2"):
-        evaluate(point_envs, make_pairs(1), make_planner(), polynomial_prior(2, 0.0))
+        evaluate_planner(point_envs, make_pairs(1), make_planner(), polynomial_prior(2, 0.0))
     assert len(SUPPORT) == 3
 
 
@@ -294,12 +294,12 @@ def test_replayed_actions_are_those_given_and_nobody_draws_for_the_blind():
 
 def test_recorded_actions_are_repeated_where_they_are_known():
     pairs = walk_pairs(0.2, 0.2, 0.2)
-    unknown = evaluate(point_envs, pairs, make_planner(), PRIOR)
+    unknown = evaluate_planner(point_envs, pairs, make_planner(), PRIOR)
     assert not [name for name in unknown.result if name.startswith("replay")]
     assert all(record.replay_success is None for record in unknown.records)
     steps = torch.tensor([1.0, 0.0]).repeat(3, 25, 1)
     steps[2] *= -1
-    known = evaluate(point_envs, dataclasses.replace(pairs, recorded=steps), make_planner(), PRIOR)
+    known = evaluate_planner(point_envs, dataclasses.replace(pairs, recorded=steps), make_planner(), PRIOR)
     assert [record.replay_success for record in known.records] == [True, True, False]
     assert known.result["replay_success_rate"] == known.result["replay_success_rate_nontrivial"] == 2 / 3
     assert known.result["success_rate"] == unknown.result["success_rate"]
@@ -308,14 +308,14 @@ def test_recorded_actions_are_repeated_where_they_are_known():
 def test_recorded_actions_are_repeated_once_whatever_the_budget():
     slow = torch.tensor([0.2, 0.0]).repeat(1, 25, 1)  # half of the way, and all of it where they come twice
     pairs = dataclasses.replace(walk_pairs(0.2), recorded=slow)
-    assert evaluate(point_envs, pairs, make_planner(), PRIOR).result["replay_success_rate"] == 0
+    assert evaluate_planner(point_envs, pairs, make_planner(), PRIOR).result["replay_success_rate"] == 0
     fast = dataclasses.replace(pairs, recorded=5 * slow)
-    assert evaluate(point_envs, fast, make_planner(), PRIOR, budget=2).result["replay_success_rate"] == 1
+    assert evaluate_planner(point_envs, fast, make_planner(), PRIOR, budget=2).result["replay_success_rate"] == 1
 
 
 def test_records_name_the_demonstration_and_intervals_are_by_it(tmp_path):
     pairs = dataclasses.replace(make_pairs(6), families=(3, 3, 3, 8, 8, 8))
-    found = evaluate(point_envs, pairs, make_planner(), PRIOR)
+    found = evaluate_planner(point_envs, pairs, make_planner(), PRIOR)
     write_records(tmp_path / "episodes.jsonl", found.records)
     assert [record.demonstration for record in read_records(tmp_path / "episodes.jsonl")] == [3, 3, 3, 8, 8, 8]
     assert found.result["families"] == 2

@@ -11,7 +11,7 @@ from alewm.capacity.support import polynomial_prior
 from alewm.errors import InputError
 from alewm.evaluation.animations import film, write_gif
 from alewm.evaluation.closed_loop import GoalPairs
-from alewm.evaluation.success import evaluate, write_records
+from alewm.evaluation.success import evaluate_planner, write_records
 from alewm.planning.planner import Planner, PlanningConfig
 from alewm.planning.search import CEMConfig
 from alewm.report.gather import read_run
@@ -49,7 +49,7 @@ def evaluated():
     pairs = GoalPairs(tuple(range(6)), (0,) * 6, (25,) * 6, start, goal)
     config = PlanningConfig(cem=CEMConfig(num_candidates=40, num_iterations=5, num_elites=5))
     planner = Planner(KnownWorld(), ACTION_MEAN, ACTION_STD, config)
-    return pairs, evaluate(lambda _: PointEnvs(), pairs, planner, polynomial_prior(3, 1.0))
+    return pairs, evaluate_planner(lambda _: PointEnvs(), pairs, planner, polynomial_prior(3, 1.0))
 
 
 def metrics(steps=20):

@@ -34,7 +34,7 @@ from alewm.training.checkpoint import (
     load_world_model,
     save_checkpoint,
 )
-from alewm.training.noise import RandomStreams
+from alewm.training.random_streams import RandomStreams
 from alewm.training.step import build_optimizer
 from memory_windows import run_config
 from older_files import as_older_version

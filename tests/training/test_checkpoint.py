@@ -14,8 +14,8 @@ from alewm.errors import InputError
 from alewm.model.checkpoint_files import check_digests, checkpoints_in, prune_checkpoints
 from alewm.model.world_model import build_world_model
 from alewm.training.checkpoint import Description, load_checkpoint, load_world_model, read_description, save_checkpoint
-from alewm.training.noise import RandomStreams
 from alewm.training.objective import Objective
+from alewm.training.random_streams import RandomStreams
 from alewm.training.step import build_optimizer, update
 from memory_windows import draw_windows, run_config
 

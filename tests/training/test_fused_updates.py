@@ -11,8 +11,8 @@ from alewm.model.vit import ViTConfig, first_token_after
 from alewm.model.world_model import build_world_model
 from alewm.training.acceleration import accelerated, choose_acceleration
 from alewm.training.data import RunWindows
-from alewm.training.noise import RandomStreams
 from alewm.training.objective import Objective
+from alewm.training.random_streams import RandomStreams
 from alewm.training.step import PlainUpdates, build_optimizer
 from alewm.training.trainer import Trainer
 from memory_windows import MODEL, MemoryWindows, draw_windows, run_config

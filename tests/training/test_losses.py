@@ -12,8 +12,8 @@ from alewm.regularizers.mix_sigreg import MixSIGReg
 from alewm.regularizers.prefix_sigreg import PrefixSIGReg
 from alewm.regularizers.sigreg import SIGReg
 from alewm.training.config import ObjectiveConfig
-from alewm.training.noise import RandomStreams, StepNoise
 from alewm.training.objective import Objective
+from alewm.training.random_streams import RandomStreams, StepNoise
 from memory_windows import LEWM, MODEL, MODEL_OF, NESTED, draw_windows
 
 WINDOWS = draw_windows(12)

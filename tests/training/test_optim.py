@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from alewm.errors import InputError
 from alewm.model.world_model import build_world_model
 from alewm.training.config import ObjectiveConfig, OptimConfig
-from alewm.training.noise import RandomStreams
 from alewm.training.objective import Objective
+from alewm.training.random_streams import RandomStreams
 from alewm.training.step import build_optimizer, learning_rate_factor, set_learning_rate, update
 from memory_windows import LEWM, MODEL, Windows, draw_windows
 

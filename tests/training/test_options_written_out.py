@@ -8,8 +8,8 @@ from alewm.model.world_model import build_world_model
 from alewm.regularizers.mix_sigreg import MixSIGReg
 from alewm.regularizers.sigreg import SIGReg
 from alewm.training.config import ObjectiveConfig
-from alewm.training.noise import StepNoise
 from alewm.training.objective import Objective
+from alewm.training.random_streams import StepNoise
 from memory_windows import MODEL, draw_windows
 
 WINDOWS, MASKS = draw_windows(12), prefix_masks(MODEL.support)

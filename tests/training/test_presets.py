@@ -12,9 +12,9 @@ from alewm.training.objective import Objective
 from alewm.training.presets import (
     CAPACITIES,
     SELECTED,
-    flags_of,
     make_preset,
     preset,
+    preset_flags,
     preset_names,
     resolve_preset,
 )
@@ -134,7 +134,7 @@ def test_a_preset_is_a_function_of_task_width_and_method():
 
 @pytest.mark.parametrize("name", preset_names())
 def test_the_flags_that_are_listed_ask_for_the_preset(name):
-    task, *flags = flags_of(name).split()
+    task, *flags = preset_flags(name).split()
     options = dict(zip(flags[::2], flags[1::2], strict=True))
     latent = int(options["--latent"]) if "--latent" in options else None
     assert resolve_preset(task, options["--width"], options.get("--method"), latent) == name

@@ -12,8 +12,8 @@ from alewm.model.projector import BatchNorm
 from alewm.model.world_model import WorldModel, build_world_model
 from alewm.training.checkpoint import load_world_model
 from alewm.training.data import RunWindows
-from alewm.training.noise import RandomStreams
 from alewm.training.objective import Objective
+from alewm.training.random_streams import RandomStreams
 from alewm.training.trainer import Trainer, TrainingResult
 from alewm.training.validation import recalibrate
 from memory_windows import MODEL, MemoryWindows, draw_windows, run_config

@@ -16,8 +16,8 @@ from alewm.model.checkpoint_files import checkpoints_in
 from alewm.model.world_model import build_world_model
 from alewm.training.checkpoint import load_world_model
 from alewm.training.config import OptimConfig
-from alewm.training.noise import RandomStreams
 from alewm.training.objective import Objective
+from alewm.training.random_streams import RandomStreams
 from alewm.training.step import build_optimizer, update
 from memory_windows import MODEL_OF, draw_windows, run_config
 

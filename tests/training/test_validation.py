@@ -6,8 +6,8 @@ import torch
 from alewm.model.world_model import build_world_model
 from alewm.training.checkpoint import load_world_model
 from alewm.training.data import RunWindows
-from alewm.training.noise import RandomStreams
 from alewm.training.objective import Objective
+from alewm.training.random_streams import RandomStreams
 from alewm.training.trainer import Trainer
 from alewm.training.validation import validate
 from memory_windows import MODEL, MemoryWindows, draw_windows, run_config

@@ -175,14 +175,14 @@ _OF_METHODS = {
 def _preset_list() -> str:
     """A line per preset: its name, what it is, and the task and options that ask for it."""
     from alewm.files import natural_order
-    from alewm.training.presets import flags_of, preset, preset_names
+    from alewm.training.presets import preset, preset_flags, preset_names
 
     lines = []
     for name in sorted(preset_names(), key=natural_order):
         config = preset(name)
         of_lewm = f"LeWM, all {config.model.latent_dim} coordinates always in use"
         meaning = _OF_METHODS.get(config.objective.method, of_lewm)
-        lines.append(f"{name:<40} {meaning}\n{'':<40} alewm train {flags_of(name)}")
+        lines.append(f"{name:<40} {meaning}\n{'':<40} alewm train {preset_flags(name)}")
     return "\n".join(lines)
 
 

@@ -39,7 +39,7 @@ from alewm.runs.fitted import FORMAT, FittedKind
 from alewm.runs.folder import provenance
 from alewm.shapes import Bool, Float, Int, Tensor, UInt8
 from alewm.training.checkpoint import data_set_of, latest_checkpoint, read_description
-from alewm.training.noise import seeded_generator
+from alewm.training.random_streams import seeded_generator
 
 DECODER = "decoder"
 """The folder in a run folder."""

@@ -27,7 +27,7 @@ from alewm.evaluation.success import (
     EpisodeRecord,
     Evaluation,
     compare_records,
-    evaluate,
+    evaluate_planner,
     read_records,
     write_records,
 )
@@ -239,7 +239,7 @@ def evaluate_run(
     progress = nullcontext() if is_silent else _bar(run, planner, len(pairs), settings.budget)
     with idle_threads(device), progress as bar:
         shown = None if bar is None else _Shown(bar, planner)
-        found = evaluate(
+        found = evaluate_planner(
             lambda count: task.make_vector_env(count, where, image_size, drawing),
             *(pairs, planner, model.log_prior.exp()),
             budget=settings.budget,

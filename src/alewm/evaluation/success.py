@@ -181,7 +181,7 @@ def without_model(envs: GoalEnvs, pairs: GoalPairs, actions: Float[Tensor, "B st
     return run_closed_loop(Unseen(envs), pairs, OpenLoop(actions), budget=actions.shape[1])
 
 
-def evaluate(
+def evaluate_planner(
     make_envs: Callable[[int], GoalEnvs],
     pairs: GoalPairs,
     planner: Planner,

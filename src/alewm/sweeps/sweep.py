@@ -102,7 +102,11 @@ class _Reader:
     def selected(self, group: Group) -> Runs | None:
         """The configuration selected on validation pairs; None without evaluations or finished configurations."""
         complete = [runs for runs in group.configurations if self.is_complete(runs)]
-        return select(complete, self.library, self.settings) if complete and self.settings is not None else None
+        return (
+            select_configuration(complete, self.library, self.settings)
+            if complete and self.settings is not None
+            else None
+        )
 
     def run_order(self, run: TrainingRun) -> tuple[bool, float, float, float]:
         """Finished ones first, the most successful of them first."""
@@ -164,7 +168,7 @@ class _Reader:
         return float(training.get("validation/loss", "nan"))
 
 
-def select(configurations: Sequence[Runs], library: Library, settings: EvaluationSettings) -> Runs:
+def select_configuration(configurations: Sequence[Runs], library: Library, settings: EvaluationSettings) -> Runs:
     """The configuration that succeeds most often; ties go to the smaller capacity or width, then to the smaller λ.
 
     Successes are counted, not averaged: every configuration meets the same pairs with as many seeds, and counts tie

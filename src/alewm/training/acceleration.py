@@ -21,8 +21,8 @@ from alewm.model.vit import ViTConfig
 from alewm.model.world_model import WorldModel, build_world_model
 from alewm.shapes import Tensor
 from alewm.training.config import Acceleration, EncoderBlocks, RunConfig
-from alewm.training.noise import RandomStreams
 from alewm.training.objective import Objective
+from alewm.training.random_streams import RandomStreams
 from alewm.training.step import PlainUpdates, StepResult, build_optimizer, repeatable
 
 UpdatePath = Literal["none", "compile", "record", "graph"]

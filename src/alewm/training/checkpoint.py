@@ -32,7 +32,7 @@ from alewm.runs.folder import is_number, require_run
 from alewm.shapes import Tensor
 from alewm.training.config import RunConfig
 from alewm.training.metrics import Logbook
-from alewm.training.noise import RandomStreams, seeded_generator
+from alewm.training.random_streams import RandomStreams, seeded_generator
 
 
 @dataclass(frozen=True)

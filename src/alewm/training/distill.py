@@ -23,7 +23,7 @@ from alewm.errors import InputError
 from alewm.model.world_model import Encoding, WorldModel
 from alewm.planning.distilled import DistilledDynamics, DynamicsConfig
 from alewm.shapes import FRAME_SKIP, Float, Int, Tensor
-from alewm.training.noise import seeded_generator
+from alewm.training.random_streams import seeded_generator
 
 FRAMES_AT_ONCE = 256
 NUM_VALIDATIONS = 10

@@ -22,7 +22,7 @@ from alewm.regularizers.prefix_sigreg import PrefixSIGReg
 from alewm.regularizers.sigreg import SIGReg
 from alewm.shapes import Float, Tensor
 from alewm.training.config import ObjectiveConfig, check_fit
-from alewm.training.noise import StepNoise
+from alewm.training.random_streams import StepNoise
 
 
 class Losses(NamedTuple):

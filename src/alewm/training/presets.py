@@ -130,7 +130,7 @@ def resolve_preset(
     raise unknown_name("task", word, _TASKS)
 
 
-def flags_of(name: str) -> str:
+def preset_flags(name: str) -> str:
     """The task and options that ask for the preset called `name`: `two-room --width 192 --method lewm --latent 32`."""
     task, width, method, latent_dim = _arguments_of(name)
     words = [task, "--width", width, *(["--method", method] if method != "alewm" else [])]

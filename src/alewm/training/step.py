@@ -16,8 +16,8 @@ from alewm.distributed import average_gradients, detached_mean
 from alewm.model.world_model import WorldModel
 from alewm.shapes import Bool, Float, Tensor
 from alewm.training.config import OptimConfig
-from alewm.training.noise import RandomStreams, StepNoise
 from alewm.training.objective import Losses, Objective
+from alewm.training.random_streams import RandomStreams, StepNoise
 
 
 def build_optimizer(model: WorldModel, config: OptimConfig, *, on_device: bool = False) -> torch.optim.AdamW:

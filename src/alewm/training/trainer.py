@@ -23,8 +23,8 @@ from alewm.training.config import RunConfig
 from alewm.training.data import RunWindows, WindowBatch, batches_on
 from alewm.training.metrics import Logbook, Loggers, RunningMeans, q_by_capacity
 from alewm.training.mixture import mean_q_of_sets
-from alewm.training.noise import RandomStreams, seeded_generator
 from alewm.training.objective import Losses, Objective
+from alewm.training.random_streams import RandomStreams, seeded_generator
 from alewm.training.step import (
     PlainUpdates,
     StepResult,

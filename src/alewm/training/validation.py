@@ -16,8 +16,8 @@ from alewm.model.world_model import WorldModel
 from alewm.shapes import Float, Tensor
 from alewm.training.data import WindowBatch
 from alewm.training.metrics import RunningMeans
-from alewm.training.noise import RandomStreams
 from alewm.training.objective import Losses, Objective
+from alewm.training.random_streams import RandomStreams
 
 
 def covariance_spectrum(rows: Float[Tensor, "N D"]) -> Float[Tensor, "D"]:

@@ -22,7 +22,7 @@ from alewm.shapes import FRAME_SKIP
 from alewm.training.acceleration import WARM_UPS, acceleration_of, random_batch, updates_of
 from alewm.training.presets import preset
 from alewm_lab.benchmarks.timing import Sizes, median_seconds, print_line, recorded
-from alewm_lab.experiments.figures import panel_grid
+from alewm_lab.experiments.panels import panel_grid
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from alewm.envs.two_room_behaviour import simulate_episodes
 from alewm.errors import InputError
 from alewm.evaluation.closed_loop import GoalPairs
 from alewm.evaluation.evaluate_run import EPISODES_PER_BATCH
-from alewm.evaluation.success import evaluate
+from alewm.evaluation.success import evaluate_planner
 from alewm.model.world_model import build_world_model
 from alewm.planning.planner import Planner, PlanningConfig, choose_search
 from alewm.planning.search import CEMConfig
@@ -55,9 +55,9 @@ def bench_evaluate(
     where_simulated, image_size = simulation_device(where), config.model.encoder.image_size
     began = time.perf_counter()
     played = (lambda count: task.make_vector_env(count, where_simulated, image_size), pairs, planner)
-    evaluate(*played, model.log_prior.exp())
+    evaluate_planner(*played, model.log_prior.exp())
     cold = time.perf_counter() - began
-    result = evaluate(*played, model.log_prior.exp()).result
+    result = evaluate_planner(*played, model.log_prior.exp()).result
     seconds, planned = result["seconds"], result["seconds_planning"]
     print(f"{preset_name} on {where}: {episodes} pairs, {candidates} candidates, {iterations} iterations")
     print(f"search: {search.description}")

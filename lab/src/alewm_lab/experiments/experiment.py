@@ -26,7 +26,7 @@ from alewm.sweeps.library import (
     over_seeds,
     unique,
 )
-from alewm.sweeps.sweep import select
+from alewm.sweeps.sweep import select_configuration
 from alewm.tables import Cell, Table
 from alewm.theme import Draw
 from alewm_lab.experiments.request import TASK_TITLES, Request
@@ -248,7 +248,9 @@ class Contest(Generic[Key]):
     def chosen(self, results: Results) -> dict[Key, Runs]:
         """The best configuration of each rival, by validation pairs."""
         validation = self.request.scale.evaluation("validation")
-        return {key: select(group, results.library, validation) for key, group in self.configurations.items()}
+        return {
+            key: select_configuration(group, results.library, validation) for key, group in self.configurations.items()
+        }
 
     def experiment(
         self,

@@ -35,7 +35,7 @@ from alewm_lab.experiments import (
 )
 from alewm_lab.experiments.estimate import TINY_PRESET, Cost, Hours, evaluation_cost, hours_of
 from alewm_lab.experiments.experiment import Experiment, Outcome, Recipe, Results
-from alewm_lab.experiments.figures import as_png
+from alewm_lab.experiments.panels import as_png
 from alewm_lab.experiments.request import TASK_TITLES, OwnData
 from alewm_lab.table_formats import latex, table_json
 

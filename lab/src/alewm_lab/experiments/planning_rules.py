@@ -3,7 +3,7 @@
 from alewm.sweeps.library import EvaluationWork
 from alewm.tables import Cell, Row, Table
 from alewm_lab.experiments.experiment import Experiment, ExperimentFigure, Outcome, Recipe, Results
-from alewm_lab.experiments.figures import Curve, Point, success_curves
+from alewm_lab.experiments.panels import Curve, Point, success_curves
 from alewm_lab.experiments.request import TASK_TITLES, Request
 from alewm_lab.table_formats import mark_best
 

@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 from alewm.evaluation.statistics import Spread
 from alewm.sweeps.grid import DEGREE, MULTIPLIER, WEIGHT
 from alewm.sweeps.library import EvaluationWork, TrainingRun, unique
-from alewm.sweeps.sweep import select
+from alewm.sweeps.sweep import select_configuration
 from alewm.tables import Cell, Row, Table
 from alewm.theme import Draw, Theme
 from alewm.training.config import RunConfig
@@ -21,7 +21,7 @@ from alewm_lab.experiments.experiment import (
     Results,
     success_columns,
 )
-from alewm_lab.experiments.figures import Curve, Point, success_curves
+from alewm_lab.experiments.panels import Curve, Point, success_curves
 from alewm_lab.experiments.request import TASK_TITLES, Request
 
 REGULARIZERS = ("SIGReg", "MixSIGReg")
@@ -129,7 +129,7 @@ def build_nested_dropout(request: Request) -> Experiment:
     to_validate = [EvaluationWork(run, settings) for run in nested for settings in validation.values()]
 
     def chosen(results: Results, task: str, k: int) -> tuple[TrainingRun, ...]:
-        return select(configurations[task], results.library, validation[k])
+        return select_configuration(configurations[task], results.library, validation[k])
 
     def to_test(results: Results) -> list[EvaluationWork]:
         works = [EvaluationWork(run, test[k]) for task in tasks for k in ks for run in chosen(results, task, k)]

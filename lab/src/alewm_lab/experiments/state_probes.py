@@ -8,7 +8,7 @@ from alewm.sweeps.library import TrainingWork
 from alewm.tables import Cell, Row, Table
 from alewm.theme import Draw, Theme
 from alewm_lab.experiments.experiment import Experiment, ExperimentFigure, MeasurementWork, Outcome, Recipe, Results
-from alewm_lab.experiments.figures import capacity_axis
+from alewm_lab.experiments.panels import capacity_axis
 from alewm_lab.experiments.request import TASK_TITLES, Request
 
 Curves = dict[tuple[str, str, str], dict[int, Spread]]

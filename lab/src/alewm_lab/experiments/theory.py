@@ -26,7 +26,7 @@ from alewm.tables import Cell, Row, Table
 from alewm.theme import Draw, Theme
 from alewm.training.validation import masked_variance
 from alewm_lab.experiments.experiment import Experiment, ExperimentFigure, MeasurementWork, Outcome, Recipe, Results
-from alewm_lab.experiments.figures import panel_grid
+from alewm_lab.experiments.panels import panel_grid
 from alewm_lab.experiments.request import TASK_TITLES, Request
 from alewm_lab.oscillator.measures import distance_from_survival
 

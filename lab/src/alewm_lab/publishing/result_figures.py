@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from alewm.report.figures import capacity_bands
 from alewm.theme import Draw, Theme
 from alewm_lab.experiments.capacity_dynamics import Dynamics
-from alewm_lab.experiments.figures import Curve, Point, panel_grid, success_curves
+from alewm_lab.experiments.panels import Curve, Point, panel_grid, success_curves
 from alewm_lab.experiments.request import TASK_TITLES
 from alewm_lab.publishing.comparison_table import compare, rival_of
 from alewm_lab.publishing.configuration_names import full_names
