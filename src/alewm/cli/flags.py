@@ -45,7 +45,6 @@ def _value(text: str) -> Any:
         return text  # a word such as lewm needs no quotes
 
 
-
 T = TypeVar("T")
 
 Maybe = Annotated[T | None, tyro.conf.arg(help_behavior_hint="")]

@@ -25,12 +25,10 @@ from alewm_lab import oscillator
 from alewm_lab.experiments import (
     ablations,
     capacity_dynamics,
+    comparisons,
     main_table,
-    planning_rules,
-    reacher_capacity,
-    rival_methods,
+    measured_models,
     rollouts,
-    state_probes,
     theory,
 )
 from alewm_lab.experiments.estimate import TINY_PRESET, Cost, Hours, evaluation_cost, hours_of
@@ -171,18 +169,18 @@ def estimated_hours(experiment: Experiment, library: Library, updates_per_second
 
 _IN_ORDER = (
     main_table.RECIPE,
-    rival_methods.NESTED_DROPOUT,
-    planning_rules.PREFIX_SWEEP,
-    rival_methods.SIGREG_ABLATION,
-    planning_rules.GOAL_COST,
+    comparisons.NESTED_DROPOUT,
+    comparisons.PREFIX_SWEEP,
+    comparisons.SIGREG_ABLATION,
+    comparisons.GOAL_COST,
     capacity_dynamics.CAPACITY_DYNAMICS,
     capacity_dynamics.TWO_DATA_SETS,
-    reacher_capacity.RECIPE,
+    measured_models.REACHER_CAPACITY,
     rollouts.RECIPE,
     theory.RECIPE,
     ablations.RECIPE,
-    planning_rules.SELECTION_RULES,
-    state_probes.RECIPE,
+    comparisons.SELECTION_RULES,
+    measured_models.PROBES_RECIPE,
 )
 
 RECIPES: dict[str, Recipe] = {recipe.name: recipe for recipe in _IN_ORDER}

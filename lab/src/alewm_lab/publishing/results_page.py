@@ -13,8 +13,7 @@ from alewm.files import write_bytes, write_text
 from alewm.theme import as_svg
 from alewm_lab.experiments.request import TASK_TITLES
 from alewm_lab.publishing import result_tables as tables
-from alewm_lab.publishing.comparison_table import comparison_table, distilled_table, long_table
-from alewm_lab.publishing.configuration_names import backbone, full_names
+from alewm_lab.publishing.comparison_table import backbone, comparison_table, distilled_table, full_names, long_table
 from alewm_lab.publishing.published import PublishedRun, PublishedStudy, RunGroup, read_results
 from alewm_lab.publishing.result_figures import (
     ResultFigure,

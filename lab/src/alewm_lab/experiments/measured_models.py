@@ -1,4 +1,4 @@
-"""Which capacity Reacher's episodes get, against how far the goal is from the start."""
+"""What is measured on trained models: which capacity a Reacher episode gets, and the true state in every prefix."""
 
 import math
 from collections.abc import Mapping
@@ -14,12 +14,15 @@ from matplotlib.figure import Figure
 
 from alewm.evaluation.closed_loop import GoalPairs
 from alewm.evaluation.held_out import Trained
+from alewm.evaluation.probes import PROBES, measure
+from alewm.evaluation.statistics import Spread
 from alewm.evaluation.success import EpisodeRecord
-from alewm.sweeps.library import EvaluationWork, Work
+from alewm.sweeps.library import EvaluationWork, TrainingWork, Work
 from alewm.tables import Cell, Row, Table
 from alewm.theme import Draw, Theme
 from alewm_lab.experiments.experiment import Experiment, ExperimentFigure, MeasurementWork, Outcome, Recipe, Results
-from alewm_lab.experiments.request import Request
+from alewm_lab.experiments.panels import capacity_axis
+from alewm_lab.experiments.request import TASK_TITLES, Request
 
 
 @dataclass(frozen=True)
@@ -38,7 +41,7 @@ class Allocation:
     """log q(larger) - log q(smaller)."""
 
 
-def build(request: Request) -> Experiment:
+def build_reacher_capacity(request: Request) -> Experiment:
     """The models of one width, their test episodes, and the distances of each."""
     request.refuse_tiny("reacher-capacity is about Reacher")
     (width,) = request.widths(192)
@@ -46,7 +49,8 @@ def build(request: Request) -> Experiment:
     runs = request.over_seeds(request.alewm, task, width)
     test = request.scale.evaluation()
     measured = {
-        run: MeasurementWork(run, "distances", measure, made_by=request.command("reacher-capacity")) for run in runs
+        run: MeasurementWork(run, "distances", measure_allocation, made_by=request.command("reacher-capacity"))
+        for run in runs
     }
 
     def outcome(results: Results) -> Outcome:
@@ -92,7 +96,7 @@ def build(request: Request) -> Experiment:
     return Experiment("reacher-capacity", request, runs, outcome, tuple(works))
 
 
-def measure(folder: Path, data: Path, device: torch.device, options: Mapping[str, Any]) -> dict[str, Any]:
+def measure_allocation(folder: Path, data: Path, device: torch.device, options: Mapping[str, Any]) -> dict[str, Any]:
     """Distances between start and goal of every test pair, as the model sees them and in pixels."""
     with Trained.open(folder, data, device) as trained:
         pairs = trained.test_pairs()
@@ -199,9 +203,6 @@ def _jitter(i: int) -> float:
     return 0.44 * ((i * 0.618034) % 1.0 - 0.5)
 
 
-RECIPE = Recipe("reacher-capacity", "chosen capacity against the distance from start to goal, failures marked", build)
-
-
 def pixels_per_metre() -> float:
     """Pixels of the native picture that a metre takes at the height of the finger."""
     from alewm.envs import reacher
@@ -210,3 +211,81 @@ def pixels_per_metre() -> float:
     height = compiled.camera(reacher.CAMERA).pos[2] - compiled.body("finger").pos[2] - compiled.body("arm").pos[2]
     seen: float = 2 * height * np.tan(np.deg2rad(float(compiled.camera(reacher.CAMERA).fovy[0])) / 2)
     return float(reacher.IMAGE_SIZE / seen)
+
+
+REACHER_CAPACITY = Recipe(
+    "reacher-capacity",
+    "chosen capacity against the distance from start to goal, failures marked",
+    build_reacher_capacity,
+)
+
+
+Curves = dict[tuple[str, str, str], dict[int, Spread]]
+"""R² by capacity, for each task, method and probe."""
+
+
+def build_probes(request: Request) -> Experiment:
+    """ALeWM and LeWM of one width; probes fitted on training frames, scored on frames of test episodes."""
+    (width,) = request.widths(192)
+    groups = request.both_methods(TASK_TITLES, width)
+    runs = tuple(run for group in groups.values() for run in group)
+    ks = request.alewm(runs[0].task, width, request.seeds[0]).config.model.capacities
+    options = (
+        ("capacities", ks),
+        ("num_train", 400 if request.is_smoke else 20_000),
+        ("num_test", 100 if request.is_smoke else 5_000),
+        ("num_steps", 20 if request.is_smoke else 3_000),
+    )
+    measured = {run: MeasurementWork(run, "probes", measure, options, request.command("probes")) for run in runs}
+
+    def outcome(results: Results) -> Outcome:
+        curves: Curves = {}
+        rows: list[Row] = []
+        for (task, method), group in groups.items():
+            found = [results.measured(measured[run]) for run in group]
+            commands = tuple(w.command(results.library) for run in group for w in (TrainingWork(run), measured[run]))
+            for probe in PROBES:
+                spread = {k: Spread.of([each[probe][str(k)]["mean"] for each in found]) for k in ks}
+                curves[task, method, probe] = spread
+                cells = [Cell(spread[k].shown(digits=3), commands=commands) for k in ks]
+                rows.append([TASK_TITLES[task], method, probe, *cells])
+        head = ["task", "model", "probe", *(f"k = {k}" for k in ks)]
+        text = (
+            "R² (mean over what one frame shows of the state, ± SEM over seeds) from the first k coordinates of "
+            "the latent of one frame; probes are fitted per prefix on training frames and scored on frames of test "
+            "episodes."
+        )
+        table = Table.of("probes", request.caption(text), head, rows)
+        commands = tuple(TrainingWork(run).command(results.library) for run in runs)
+        return Outcome((table,), (ExperimentFigure("probes", request.caption(text), _probe_panels(curves), commands),))
+
+    works = list(measured.values())
+    return Experiment("probes", request, runs, outcome, tuple(works))
+
+
+def _probe_panels(curves: Curves) -> Draw:
+    tasks = list(dict.fromkeys(task for task, _, _ in curves))
+
+    def draw(theme: Theme) -> Figure:
+        figure = Figure(figsize=(2.9 * len(tasks) + 0.6, 2.8), layout="constrained")
+        panels = figure.subplots(1, len(tasks), sharey=True, squeeze=False)[0]
+        for axes, task in zip(panels, tasks, strict=True):
+            for (where, method, probe), spread in curves.items():
+                if where != task:
+                    continue
+                color = theme.color(0 if method == "LeWM" else 1)
+                style, ks = "-" if probe == "linear" else "--", list(spread)
+                means, errors = [s.mean for s in spread.values()], [s.sem or 0.0 for s in spread.values()]
+                axes.errorbar(
+                    ks, means, errors, color=color, linestyle=style, marker="o", ms=3, label=f"{method}, {probe}"
+                )
+            capacity_axis(axes, ks)
+            axes.set(title=TASK_TITLES[task], xlabel="prefix k")
+        panels[0].set_ylabel("R² of the true state")
+        panels[-1].legend(fontsize=7)
+        return figure
+
+    return draw
+
+
+PROBES_RECIPE = Recipe("probes", "linear and network recovery of the true state from each prefix", build_probes)
