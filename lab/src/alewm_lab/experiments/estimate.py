@@ -1,4 +1,4 @@
-"""Estimated hours of training and evaluation: measured figures, or figures scaled from them by multiply-adds.
+"""Estimated hours of training and evaluation, from measured figures.
 
 Models of the paper's size were measured on one NVIDIA H200, tiny ones on one AMD EPYC core.
 """
@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from alewm.data.splits import NUM_TEST, NUM_VALIDATION
-from alewm.data.windows import WindowShape
 from alewm.files import read_json
 from alewm.model.world_model import WorldModelConfig
 from alewm.planning.search import CEMConfig
@@ -21,7 +20,7 @@ TINY_PRESET = "two-room-tiny"
 """ALeWM of the scales that need no GPU."""
 
 MEASURED_PRESET = "two-room-192"
-"""The configuration whose evaluations were timed, and from which updates of other encoder widths are scaled."""
+"""The configuration whose evaluations were timed."""
 
 UPDATE_SECONDS = {MEASURED_PRESET: 128 / 4935, "two-room-384": 0.06961, TINY_PRESET: 0.05624}
 """An update of a preset's batch with each encoder: ViT-Tiny/14 while training from the store, `alewm train
@@ -29,9 +28,6 @@ two-room-192 --steps 4500`; ViT-Small/14, its blocks plain, with data on the dev
 one in a whole training beside another, `alewm train two-room-tiny --device cpu --threads 1 --seed 3074`."""
 
 GPU, CORE = "an NVIDIA H200", "an AMD EPYC core"
-
-FIXED_SHARE = 0.2
-"""Of an update of 128 windows, what does not shrink or grow with the batch: `alewm-lab bench scaling`."""
 
 EVALUATION_SECONDS = 2.43
 """All 200 Two-Room pairs, environment and floors included, kernels compiled before: `alewm-lab bench evaluate`."""
@@ -58,25 +54,19 @@ class Cost:
 
 
 def update_cost(config: RunConfig, own_seconds: float | None = None) -> Cost:
-    """One update, where it was measured or where one of `MEASURED_PRESET`, or of the tiny preset, takes `own_seconds`.
+    """One update with this width of encoder, as measured or where one of `MEASURED_PRESET` takes `own_seconds`.
 
-    Another shape of encoder or more predictions per update scale what was measured by their multiply-adds. LeWM and
-    other latent widths of the same encoder are taken to cost the same.
+    For tiny models `own_seconds` is that of the tiny preset. Whatever else differs is taken to cost the same.
     """
     width = config.model.encoder.hidden_dim
-    name = next((name for name in UPDATE_SECONDS if preset(name).model.encoder.hidden_dim == width), MEASURED_PRESET)
+    name = next(name for name in UPDATE_SECONDS if preset(name).model.encoder.hidden_dim == width)
     given_of = name if name == TINY_PRESET else MEASURED_PRESET
-    pace = own_seconds / UPDATE_SECONDS[given_of] if own_seconds else 1.0
-    reference, measured = preset(name), pace * UPDATE_SECONDS[name]
-    factor = _update_multiply_adds(config) / _update_multiply_adds(reference)
-    factor *= FIXED_SHARE + (1 - FIXED_SHARE) * config.training.batch_size / reference.training.batch_size
-    seconds = factor * measured
-    where = CORE if name == TINY_PRESET else GPU
-    basis = f"measured on {where}" if own_seconds is None else "as given"
-    if abs(seconds / measured - 1) > 1e-9:
-        basis = f"{seconds / measured:.2f} x {1000 * measured:.1f} ms by arithmetic, itself not measured"
-    elif own_seconds is not None and name != given_of:
-        basis = f"{measured / own_seconds:.2f} x the {1000 * own_seconds:.1f} ms given, as on {GPU}"
+    if own_seconds is None:
+        seconds, basis = UPDATE_SECONDS[name], f"measured on {CORE if name == TINY_PRESET else GPU}"
+    else:
+        ratio = UPDATE_SECONDS[name] / UPDATE_SECONDS[given_of]
+        seconds = own_seconds * ratio
+        basis = "as given" if name == given_of else f"{ratio:.2f} x the {1000 * own_seconds:.1f} ms given, as on {GPU}"
     return Cost(seconds, f"encoder width {width}: {1000 * seconds:.1f} ms per update, {basis}")
 
 
@@ -98,21 +88,6 @@ def evaluation_cost(work: EvaluationWork) -> Cost:
     task = work.run.config.data_sets.get(settings.data_set, work.run.task)
     seconds = planning + frames * DRAWING_SECONDS.get(task, 0.0)
     return Cost(seconds, f"evaluation: {basis}; frames of other tasks as measured on {CORE}")
-
-
-def _update_multiply_adds(config: RunConfig) -> int:
-    """Per window, forward, of encoder and predictor; what else there is comes to less than a hundredth of it."""
-    num_frames = WindowShape().num_frames
-    predictions = len(config.model.support) if config.objective.marginalises_capacity else 1
-    positions = predictions * (num_frames - 1)
-    return num_frames * _frame_multiply_adds(config.model) + positions * _position_multiply_adds(config.model)
-
-
-def _frame_multiply_adds(model: WorldModelConfig) -> int:
-    vit = model.encoder
-    W, tokens = vit.hidden_dim, vit.num_patches + 1
-    block = tokens * (4 * W * W + 2 * W * vit.mlp_dim) + 2 * tokens * tokens * W
-    return vit.num_patches * 3 * vit.patch_size**2 * W + vit.num_blocks * block
 
 
 def _position_multiply_adds(model: WorldModelConfig) -> int:
