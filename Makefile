@@ -33,7 +33,7 @@ interop:             ## The bridges against the real packages, in an environment
 	@# torchvision has no CPU build: its Python part is used, without its compiled operators (tests/interop_real/torchvision_on_cpu.py).
 	cp tests/interop_real/torchvision_on_cpu.py $$($(INTEROP)/bin/python -c 'import site; print(site.getsitepackages()[0])')
 	echo 'import torchvision_on_cpu' > $$($(INTEROP)/bin/python -c 'import site; print(site.getsitepackages()[0])')/torchvision_on_cpu.pth
-	$(INTEROP)/bin/python -m pytest -o python_files='check_*.py' -o filterwarnings=default tests/interop_real
+	$(INTEROP)/bin/python -m pytest -rs -o python_files='check_*.py' -o filterwarnings=default tests/interop_real
 
 setup: $(READY)      ## The environment alone
 

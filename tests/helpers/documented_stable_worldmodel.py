@@ -96,12 +96,45 @@ class WorldModelPolicy:
         return self.process["action"].inverse_transform(actions) if "action" in self.process else actions
 
 
+class GoalMSE:
+    """The main branch's objective: the squared distance of the last predicted latent to the goal's, all coordinates."""
+
+    def __call__(self, info):
+        reached, goal = info["predicted_emb"][:, :, -1], info["goal_emb"][:, None, -1]
+        return (reached - goal.detach()).square().sum(-1)
+
+
+class ShootingCostEvaluator(torch.nn.Module):
+    """The main branch's composition of a model and an objective: the goal is encoded from the model's `encode`."""
+
+    def __init__(self, model, objective):
+        super().__init__()
+        self.model, self.objective = model, objective
+
+    def get_cost(self, info, candidates):
+        if "goal_emb" not in info:
+            goal = {name: value[:, 0] for name, value in info.items() if torch.is_tensor(value)}
+            goal["pixels"] = goal["goal"]
+            goal |= {name[5:]: goal.pop(name) for name in info if name.startswith("goal_")}
+            del goal["action"]  # a goal prescribes none; a dictionary without one is an error there too
+            goal.pop("action_history", None)
+            info["goal_emb"] = self.model.encode(goal)["emb"]
+        info = self.model.rollout(info, candidates)
+        info["action_candidates"] = candidates
+        return self.objective(info)
+
+
 def installed(monkeypatch):
-    """Makes `stable_worldmodel.solver` and `stable_worldmodel.policy` importable."""
-    package: Any = types.ModuleType("stable_worldmodel")
-    package.solver, package.policy = types.ModuleType("stable_worldmodel.solver"), types.ModuleType("policy")
-    package.solver.CEMSolver = CEMSolver
-    package.policy.PlanConfig, package.policy.WorldModelPolicy = PlanConfig, WorldModelPolicy
-    monkeypatch.setitem(sys.modules, "stable_worldmodel", package)
-    monkeypatch.setitem(sys.modules, "stable_worldmodel.solver", package.solver)
-    monkeypatch.setitem(sys.modules, "stable_worldmodel.policy", package.policy)
+    """Makes importable what pages name: `solver` and `policy` of the release, `planning` of the main branch."""
+    members: dict[str, list[Any]] = {
+        "solver": [CEMSolver],
+        "policy": [PlanConfig, WorldModelPolicy],
+        "planning": [GoalMSE, ShootingCostEvaluator],
+        "planning.solver": [CEMSolver],
+    }
+    monkeypatch.setitem(sys.modules, "stable_worldmodel", types.ModuleType("stable_worldmodel"))
+    for name, classes in members.items():
+        module: Any = types.ModuleType(f"stable_worldmodel.{name}")
+        for each in classes:
+            setattr(module, each.__name__, each)
+        monkeypatch.setitem(sys.modules, module.__name__, module)

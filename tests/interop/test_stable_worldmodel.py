@@ -17,7 +17,7 @@ from alewm.planning.policy import RecedingHorizon
 from alewm.planning.search import CEMConfig
 from alewm.resize import area_downsample
 from documented_lewm import SMALL, DocumentedLeWM
-from documented_stable_worldmodel import CEMSolver
+from documented_stable_worldmodel import CEMSolver, GoalMSE, ShootingCostEvaluator
 from small_models import our_model, saved
 
 CEM = CEMConfig(num_candidates=24, num_iterations=4, num_elites=6)
@@ -141,20 +141,21 @@ def test_a_shooting_evaluator_ranks_candidates_as_we_do(model):
             info_of(images(0), images(2)).items()}  # fmt: skip
     candidates = torch.randn(3, 6, 5, 10, generator=torch.Generator().manual_seed(3))
     ours = cost.get_cost(dict(info), candidates)
-
-    goal = {name: value[:, 0] for name, value in info.items()}
-    goal["pixels"] = goal["goal"]
-    goal["action"] = goal.pop("goal_action")
-    goal.pop("action")
-    info["goal_emb"] = cost.encode(goal)["emb"]
-    predicted = cost.rollout(info, candidates)["predicted_emb"]
-    assert predicted.shape == (3, 6, 6, 64)
-    theirs = (predicted[:, :, -1] - info["goal_emb"][:, None, -1]).square().sum(-1)
+    theirs = ShootingCostEvaluator(cost, GoalMSE()).get_cost(info, candidates)
+    assert info["predicted_emb"].shape == (3, 6, 6, 64)
     capacity = torch.tensor(info["alewm_capacities"])[:, None]
     constant = theirs - ours * capacity
     torch.testing.assert_close(constant, constant[:, :1].expand_as(constant), atol=1e-4, rtol=1e-4)
     for row, k in enumerate(info["alewm_capacities"]):
-        assert not predicted[row, :, :, k:].any()
+        assert not info["predicted_emb"][row, :, :, k:].any()
+
+
+def test_a_search_by_a_shooting_evaluator_finds_our_plan(model):
+    plans = [
+        Solver(cost, 3, noise_of(EPISODES, 0)).solve(info_of(images(0), images(2)))["actions"]
+        for cost in (PlanningCost(model), ShootingCostEvaluator(PlanningCost(model), GoalMSE()))
+    ]
+    torch.testing.assert_close(*plans, atol=1e-4, rtol=1e-4)
 
 
 def test_a_longer_history_is_continued_with_the_blocks_between(tmp_path):

@@ -109,7 +109,7 @@ class LanceEpisodes(_Episodes):
 
     @cached_property
     def lengths(self) -> np.ndarray:
-        """Rows of each episode, from the column of episode numbers alone."""
+        """Rows of each episode, from the column of episode numbers alone, a batch of rows at a time."""
         table = _opened(self.folder)
         missing = {EPISODE, STEP, schema.ACTION} - set(table.schema.names)
         if missing:
@@ -117,15 +117,20 @@ class LanceEpisodes(_Episodes):
                 f"{self.folder} lacks {', '.join(sorted(missing))}; a table that stable-worldmodel wrote was expected. "
                 f"It has {', '.join(table.schema.names)}."
             )
-        parts = [batch.column(0).to_numpy() for batch in table.scanner(columns=[EPISODE]).to_batches()]
-        numbers = np.concatenate(parts) if parts else np.empty(0, np.int64)
-        if len(numbers) == 0:
+        starts, num_rows, latest = list[int](), 0, np.empty(0, np.int64)
+        for batch in table.scanner(columns=[EPISODE]).to_batches():
+            numbers = np.concatenate([latest, batch.column(0).to_numpy()])
+            steps = np.diff(numbers)
+            rows = num_rows + np.arange(len(steps)) + (1 - len(latest))
+            if (steps < 0).any():
+                row = int(rows[steps < 0][0])
+                raise InputError(f"{self.folder}, row {row}: {EPISODE} decreases. Write the table episode by episode.")
+            starts += rows[steps > 0].tolist()
+            num_rows += batch.num_rows
+            latest = numbers[-1:]
+        if num_rows == 0:
             raise InputError(f"{self.folder} has no rows.")
-        if (np.diff(numbers) < 0).any():
-            row = int(np.flatnonzero(np.diff(numbers) < 0)[0]) + 1
-            raise InputError(f"{self.folder}, row {row}: {EPISODE} decreases. Write the table episode by episode.")
-        starts = np.flatnonzero(np.diff(numbers, prepend=numbers[0] - 1))
-        return np.diff(starts, append=len(numbers))
+        return np.diff([0, *starts], append=num_rows)
 
     def identity(self) -> dict[str, Any]:
         """What tells this table from others: its columns and files."""
