@@ -10,7 +10,8 @@ from concurrent.futures.process import BrokenProcessPool
 
 import pytest
 
-from alewm.workers import WorkerPool, starting_workers
+from alewm.interrupts import DeferredInterrupts
+from alewm.workers import WorkerPool, WorkerProcess, end_workers, starting_workers
 
 # The server is held while it is asked for the second process, and everyone is interrupted meanwhile.
 INTERRUPTED_IN_A_START = """
@@ -141,3 +142,41 @@ def test_a_worker_process_ends_when_its_parent_is_killed(tmp_path):
     # The pipe ends when its last writer, the worker, has ended.
     assert parent.stdout.read() == ""
     parent.stdout.close()
+
+
+def save_when_asked_to_end(pipe, path):
+    with DeferredInterrupts(lambda: pipe.send("asked")) as interrupts:
+        pipe.send("ready")
+        while not interrupts.is_waiting:
+            time.sleep(0.01)
+        path.write_text("saved")
+        interrupts.answer()
+
+
+def refuse_to_end(pipe):
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    pipe.send("ready")
+    while True:
+        time.sleep(1)
+
+
+def test_workers_that_are_ended_may_save_first(tmp_path, capfd):
+    workers = [WorkerProcess(save_when_asked_to_end, tmp_path / name) for name in "ab"]
+    assert [worker.pipe.recv() for worker in workers] == ["ready", "ready"]
+    try:
+        raise KeyboardInterrupt
+    except KeyboardInterrupt:
+        end_workers(workers)
+    assert [(tmp_path / name).read_text() for name in "ab"] == ["saved", "saved"]
+    said = "Interrupted: trainings write a checkpoint. Interrupt again to stop at once."
+    assert capfd.readouterr().err.strip() == said  # and no traceback of theirs
+
+
+def test_a_worker_that_does_not_end_is_killed(monkeypatch):
+    worker = WorkerProcess(refuse_to_end)
+    assert worker.pipe.recv() == "ready"
+    number = worker.process.pid
+    monkeypatch.setattr("alewm.workers.LONGEST_END_SECONDS", 0.0)
+    end_workers([worker])
+    with pytest.raises(ProcessLookupError):
+        os.kill(number, 0)

@@ -30,7 +30,7 @@ from alewm.training.acceleration import rehearse
 from alewm.training.config import RunConfig
 from alewm.training.presets import preset
 from alewm.training.train_run import train_run
-from alewm.workers import WorkerProcess, num_available_cores
+from alewm.workers import WorkerProcess, end_workers, num_available_cores
 
 ScaleName = Literal["full", "smoke", "large"]
 
@@ -153,8 +153,7 @@ def _learners(
             workers.append(WorkerProcess(_work, config, data, out / name, sizes, device, num_threads))
         yield _Learners(workers, {out / name: config for name, config in configs.items()})
     finally:
-        for worker in workers:
-            worker.kill()
+        end_workers(workers)
 
 
 @dataclass(frozen=True)

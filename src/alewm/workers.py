@@ -6,10 +6,12 @@
 import multiprocessing
 import os
 import signal
+import sys
 import threading
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from multiprocessing import forkserver, resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import BaseContext
@@ -17,6 +19,10 @@ from types import TracebackType
 from typing import Any
 
 from alewm.errors import InputError
+from alewm.interrupts import Terminated, terminations_raised
+
+LONGEST_END_SECONDS = 60.0
+"""How long a worker may take to end after it was asked to: the update that it is making, and a checkpoint."""
 
 
 def num_available_cores() -> int:
@@ -148,13 +154,29 @@ class WorkerProcess:
         theirs.close()
 
     def kill(self) -> None:
-        """End it now, and wait until it has ended."""
+        """End it now."""
         self.process.kill()
         self.process.join()
         self.process.close()
         self.pipe.close()
 
 
+def end_workers(workers: Sequence[WorkerProcess]) -> None:
+    """End all of them: a training writes a checkpoint first, unless that takes too long or is interrupted again."""
+    for worker in workers:
+        worker.process.terminate()
+    if isinstance(sys.exception(), KeyboardInterrupt) and any(worker.process.is_alive() for worker in workers):
+        print("\nInterrupted: trainings write a checkpoint. Interrupt again to stop at once.", file=sys.stderr)
+    patience = time.monotonic() + LONGEST_END_SECONDS
+    try:
+        for worker in workers:
+            worker.process.join(max(0.0, patience - time.monotonic()))
+    finally:
+        for worker in workers:
+            worker.kill()
+
+
 def _run_as_worker(target: Callable[..., None], pipe: Connection, *arguments: Any) -> None:
     follow_parent()
-    target(pipe, *arguments)
+    with suppress(Terminated), terminations_raised():
+        target(pipe, *arguments)

@@ -142,6 +142,7 @@ def test_one_interrupted_process_of_torchrun_stops_both_with_one_checkpoint(data
     done = run_alewm(tmp_path, *command, check=False, launcher=launcher, GLOO_SOCKET_IFNAME="lo", **interrupt)
     assert done.returncode != 0
     assert "alewm: interrupted. The last good checkpoint is run/checkpoints/step-00000020. No update" in done.stderr
+    assert done.stderr.count("alewm: interrupted.") == 1
     assert [path.name for path in (tmp_path / "run/checkpoints").iterdir()] == ["step-00000020"]
 
 

@@ -102,7 +102,8 @@ def run_command(groups: Groups, program: str, description: str) -> None:
         sys.exit(_failed(program, _memory_message(error)))
     except KeyboardInterrupt as error:
         kept = getattr(error, "__notes__", None) or [getattr(verb, "WHEN_INTERRUPTED", NOTHING_KEPT)]
-        print(f"\n{program}: interrupted. {' '.join(kept)}", file=sys.stderr)
+        if os.environ.get("RANK", "0") == "0":  # of the processes of torchrun, one speaks
+            print(f"\n{program}: interrupted. {' '.join(kept)}", file=sys.stderr)
         sys.exit(128 + (signal.SIGTERM if isinstance(error, Terminated) else signal.SIGINT))
 
 

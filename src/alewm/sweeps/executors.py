@@ -22,7 +22,7 @@ import torch
 from alewm.devices import find_device
 from alewm.errors import InputError, install_line
 from alewm.sweeps.jobs import Job, JobResources, JobResult
-from alewm.workers import WorkerProcess, num_available_cores, num_processes
+from alewm.workers import WorkerProcess, end_workers, num_available_cores, num_processes
 
 VISIBLE_GPUS = "CUDA_VISIBLE_DEVICES"
 
@@ -85,10 +85,10 @@ class LocalProcesses:
         return ended
 
     def close(self) -> None:
-        """End all processes. A training continues from its last checkpoint when its command is repeated."""
+        """End all processes. A training writes a checkpoint, from which it continues when its command is repeated."""
         self._queue.clear()
-        for slot in range(len(self._workers)):
-            self._dismiss(slot)
+        end_workers([worker for worker in self._workers if worker is not None])
+        self._workers = [None] * len(self._workers)
 
     def _fill(self) -> None:
         for slot, worker in enumerate(self._workers):
