@@ -10,6 +10,7 @@ import posixpath
 import re
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 import alewm
@@ -77,7 +78,8 @@ def on_page_markdown(markdown, page, config, files):
         name = target.removeprefix("../")
         if name in MADE_FROM:
             return f"[{found[1]}]({posixpath.relpath(MADE_FROM[name], folder or '.')}{sharp}{heading})"
-        return f"{found[1]} (`{name}`)" if name.endswith((".py", ".c")) and name not in found[1] else found[1]
+        is_named = name.endswith(found[1].strip("`"))
+        return found[1] if is_named or not name.endswith((".py", ".c")) else f"{found[1]} (`{name}`)"
 
     return _LINK.sub(text_of, markdown)
 
@@ -109,7 +111,9 @@ def _help(*verb: str) -> str:
     done = subprocess.run(
         [sys.executable, "-m", "alewm", *verb, "--help"], capture_output=True, text=True, check=True, env=environment
     )
-    return done.stdout.strip()
+    # The parser leaves the paragraphs above its boxes to the terminal to wrap.
+    lines = [textwrap.fill(line, 88) if len(line) > 88 else line for line in done.stdout.strip().splitlines()]
+    return "\n".join(lines)
 
 
 def python() -> str:
