@@ -25,7 +25,7 @@ MAY_IMPORT = {
     "progress": set(),
     "devices": {"errors", "shapes"},
     "interrupts": set(),
-    "workers": {"errors"},
+    "workers": {"errors", "interrupts"},
     "theme": FOUNDATION,
     "runs": FOUNDATION,
     "tables": FOUNDATION | {"runs"},
