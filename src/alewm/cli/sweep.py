@@ -47,7 +47,7 @@ class Sweep:
     out: Maybe[Path] = None
     """Folder of the sweep's tables and logs; if not given, a folder in RUNS/sweeps named after the grid."""
     evaluate: Flag = True
-    """Plan to validation pairs with every trained model; without it, nothing is selected."""
+    """Only train: without planning to validation pairs nothing is selected."""
     episodes: Maybe[int] = None
     """Validation pairs to plan to, the first ones; if not given, all that are stored (100)."""
     candidates: int = 300
