@@ -154,7 +154,7 @@ def test_without_demonstrations_push_t_says_what_it_records_instead(alewm, alewm
         (("push-t", "--copies", 3), "--copies, --noise and --held-out are about copies of --demonstrations"),
         (("push-t", "--demonstrations", "none.zarr"), "There is no none.zarr. The human demonstrations are public"),
         (("push-t", "--demonstrations", "HUMAN", "--episodes", 3), "leave out --episodes and --behaviour"),
-        (("push-t", "--demonstrations", "HUMAN", "--behaviour", "weak"), "leave out --episodes and --behaviour"),
+        (("push-t", "--demonstrations", "HUMAN", "--behaviour", "expert"), "leave out --episodes and --behaviour"),
         (("push-t", "--demonstrations", "HUMAN", "--copies", 0), "--copies is 1 or more"),
         (("two-room", "--demonstrations", "HUMAN"), "There are no public demonstrations of 'two-room'"),
     ],

@@ -11,9 +11,7 @@ from alewm.envs.push_t.behaviour import (
     NOISE_LEVELS,
     REPLAYS,
     collect_episodes,
-    collect_weak_episodes,
     simulate_episode,
-    simulate_weak_episode,
 )
 from alewm.envs.push_t.expert import (
     LONGEST,
@@ -185,27 +183,3 @@ def test_negative_numbers_are_refused():
         stream(-1, 0, 2)
     with pytest.raises(InputError, match="not negative, got 0 and -3"):
         simulate_episode(0, -3 * REPLAYS)
-
-
-def test_the_weak_policy_is_the_public_one():
-    """Its figures, measured on the public collector: std 0.5, no memory, fast, the block moving in 31 % of steps."""
-    general, own = FileStatistics(), PushTStatistics()
-    for index in range(40):
-        episode = simulate_weak_episode(0, index)
-        general.update(episode)
-        own.update(episode)
-    found = {**general.result(), **own.result()}
-    np.testing.assert_allclose(found["action_std"], 0.5, atol=0.02)
-    np.testing.assert_allclose(found["action_autocorrelation"], 0, atol=0.08)
-    np.testing.assert_allclose(found["pusher_velocity_std"], 186, atol=8)
-    assert found["block_moving_share"] == pytest.approx(0.31, abs=0.04)
-    assert found["length_min"] == found["length_max"] == 101
-    with pytest.raises(InputError, match="at least one step, got 0"):
-        simulate_weak_episode(0, 0, max_steps=0)
-
-
-def test_weak_episodes_are_a_function_of_their_number():
-    first, second = (list(collect_weak_episodes(2, indices, image_size=16))[-1] for indices in ([3], [0, 3]))
-    for name, values in first.items():
-        np.testing.assert_array_equal(values, second[name])
-    assert np.abs(first["action"][:-1]).max() <= 1

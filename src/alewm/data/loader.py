@@ -167,7 +167,7 @@ class WindowLoader:
                 f"{len(numbers)} episodes of {store.path} have {len(self.index)} windows of {shape.span} rows, fewer "
                 f"than one batch of {config.batch_size}. Use a smaller batch or collect more episodes."
             )
-        self._rank, self._num_ranks = rank, num_ranks
+        self._rank = rank
         self._num_threads = config.num_threads or num_available_cores()
         self._actions = statistics.normalize(store.actions)
         self.frames = open_frames(

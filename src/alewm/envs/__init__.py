@@ -1,1 +1,1 @@
-"""Goal environments: one contract, a registry of tasks, and one folder per environment."""
+"""Goal environments: one contract, a registry of tasks, and one module or folder per environment."""

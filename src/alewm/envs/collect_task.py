@@ -88,7 +88,7 @@ def collect_task(
     attributes: dict[str, str | int] = {"task": task.name, "image_size": image_size or task.image_size}
     if copied is not None:
         attributes |= {"behaviour": "demonstrations", **facts}
-    elif len(task.behaviours) > 1:
+    elif len(task.behaviours) > 1 or task.demonstrations_home is not None:
         attributes["behaviour"] = behaviour or task.default_behaviour
     if max_steps is not None:
         if not 1 <= max_steps <= task.max_episode_steps:

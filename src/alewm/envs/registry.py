@@ -79,11 +79,7 @@ _TASKS = {
             env_id="alewm/PushT-v1",
             env_home="alewm.envs.push_t.env:PushTEnv",
             vector_env_home="alewm.envs.push_t.env:PushTVectorEnv",
-            behaviours={
-                "expert": "alewm.envs.push_t.behaviour:collect_episodes",
-                "expert-101": "alewm.envs.push_t.behaviour:collect_episodes_of_101_replays",
-                "weak": "alewm.envs.push_t.behaviour:collect_weak_episodes",
-            },
+            behaviours={"expert": "alewm.envs.push_t.behaviour:collect_episodes"},
             demonstrations_home="alewm.envs.push_t.demonstrations:copies_of_file",
             where_demonstrations=WHERE_DEMONSTRATIONS_ARE,
             demonstrations_note=(

@@ -6,7 +6,7 @@ a file of the same seed would have, one per episode.
 What success on pairs is worth without a model: recorded actions replayed, random ones, and none at all.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -71,6 +71,15 @@ def pairs_of_file(data: Path, task_name: str | None, num_pairs: int | None, spli
     return StandardPairs(task, pairs, statistics, f"{len(pairs)} test pairs of {data}", {"data": str(data)})
 
 
+def _episodes(task: Task, behaviour: str, seed: int, chosen: Sequence[int]) -> Iterator[dict[str, np.ndarray]]:
+    """Episodes without frames; Push-T's `weak` behaviour is known here only."""
+    if (task.name, behaviour) == ("push-t", "weak"):
+        from alewm_lab.benchmarks.weak_push_t import weak_episodes
+
+        return weak_episodes(seed, chosen)
+    return task.collect_with(behaviour)(seed, chosen, draw_every=0)
+
+
 def simulated_pairs(task_name: str, behaviour: str | None, episodes: int, seed: int, every: int = 1) -> StandardPairs:
     """One pair of each of `episodes` episodes that is long enough, every n-th; statistics are of their actions."""
     task = get_task(task_name)
@@ -82,7 +91,7 @@ def simulated_pairs(task_name: str, behaviour: str | None, episodes: int, seed: 
     kept, between, actions, families = [], [], [], []
     columns: dict[str, list[np.ndarray]] = {column: [] for column in task.state_columns}
     chosen = range(0, episodes * every, every)
-    for index, episode in zip(chosen, task.collect_with(name)(seed, chosen, draw_every=0), strict=True):
+    for index, episode in zip(chosen, _episodes(task, name, seed, chosen), strict=True):
         num_rows = len(episode["action"])
         actions.append(episode["action"])
         if num_rows <= GOAL_OFFSET:

@@ -1,4 +1,4 @@
-"""How Push-T data are made: by noisy replays of an expert's demonstrations, or by the public collector's weak policy.
+"""How Push-T data are made without human demonstrations: by noisy replays of an expert's demonstrations.
 
 The published data are 185 human demonstrations, each replayed 101 times with noise of unknown strength. They cannot be
 generated. Ours have the same form. Episodes i * R to i * R + R - 1 replay demonstration i, their *family*, from the
@@ -7,35 +7,26 @@ of the strengths `NOISE_LEVELS` in turn, and steer back towards the demonstrated
 wander off and late pushes still meet the block. The block is not steered: pushing without friction magnifies small
 differences, so replays of one demonstration diverge over time.
 
-The weak policy (`collect_weak_episodes`) is for comparison: others report 30 to 40 % success with such data, and about
-90 % with the published demonstrations. Every step draws a point within 100 pixels of the pusher on each axis, moves it
-into the square of 100 pixels around the block's origin, and commands it, clipped to [-1, 1]. Starts may overlap. (In
-the public collector an episode ends when it meets a random goal, which hardly ever happens.)
-
 An episode's bytes are a function of (seed, episode number, R) alone.
 """
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import partial
 
 import numpy as np
 import torch
 
 from alewm.envs.push_t import physics
-from alewm.envs.push_t.env import BLOCK_HIGH, BLOCK_LOW, PUSHER_HIGH, PUSHER_LOW, recorded_columns
+from alewm.envs.push_t.env import recorded_columns
 from alewm.envs.push_t.expert import LONGEST, demonstrate, stream
 from alewm.envs.push_t.physics import ACTION_PIXELS, PushTWorld
 from alewm.envs.push_t.render import shared_renderer
-from alewm.envs.recording import episode_stream, full_length_episode
+from alewm.envs.recording import full_length_episode
 from alewm.errors import InputError
 from alewm.resize import area_downsample
 from alewm.shapes import Float
 
 REPLAYS = 16
 """Episodes per demonstration, unless another number is asked for."""
-
-PUBLISHED_REPLAYS = 101
 
 NOISE_LEVELS = (0.02, 0.05, 0.1)
 """Standard deviations of the noise on each component of an action, taken in turn; an exact replay comes first."""
@@ -60,10 +51,6 @@ def collect_episodes(
         for index in episode_indices
     )
     return with_small_frames(episodes, image_size, device) if draw_every else episodes
-
-
-collect_episodes_of_101_replays = partial(collect_episodes, replays=PUBLISHED_REPLAYS)
-"""`collect_episodes` with as many replays of each demonstration as the published data have."""
 
 
 def simulate_episode(
@@ -143,42 +130,3 @@ def with_small_frames(
             native = torch.from_numpy(episode["pixels"]).to(device)
             episode["pixels"] = area_downsample(native, image_size).cpu().numpy()
         yield episode
-
-
-WEAK_STEPS = 100
-WEAK_REACH = 100.0
-"""Pixels that a commanded point may lie from the pusher, and from the block's origin, on each axis."""
-
-
-def collect_weak_episodes(
-    seed: int,
-    episode_indices: Iterable[int],
-    *,
-    image_size: int = physics.IMAGE_SIZE,
-    max_steps: int = WEAK_STEPS,
-    draw_every: int = 1,
-    device: torch.device | str = "cpu",
-) -> Iterator[dict[str, np.ndarray]]:
-    """Finished episodes, with frames unless `draw_every` is 0; columns as in `behaviour`, without its labels."""
-    episodes = (
-        simulate_weak_episode(seed, index, max_steps=max_steps, draw_every=draw_every) for index in episode_indices
-    )
-    return with_small_frames(episodes, image_size, device) if draw_every else episodes
-
-
-def simulate_weak_episode(
-    seed: int, index: int, *, max_steps: int = WEAK_STEPS, draw_every: int = 0
-) -> dict[str, np.ndarray]:
-    """One finished episode as columns, with `pixels` unless `draw_every` is 0."""
-    if max_steps < 1:
-        raise InputError(f"Episodes have at least one step, got {max_steps}.")
-    generator = episode_stream(seed, index)
-    pusher, block = generator.uniform(PUSHER_LOW, PUSHER_HIGH, 2), generator.uniform(BLOCK_LOW, BLOCK_HIGH, 2)
-    start = np.array([*pusher, *block, generator.uniform(0, 2 * math.pi), 0.0, 0.0])
-
-    def act(step: int, state: np.ndarray) -> np.ndarray:
-        point = state[:2] + generator.uniform(-WEAK_REACH, WEAK_REACH, 2)
-        point = point.clip(state[2:4] - WEAK_REACH, state[2:4] + WEAK_REACH)
-        return np.asarray(((point - state[:2]) / ACTION_PIXELS).clip(-1, 1))
-
-    return record_episode(start, act, max_steps, {}, draw_every)
