@@ -5,7 +5,7 @@ import pytest
 
 from alewm.data.inspection import FileStatistics
 from alewm_lab.benchmarks.published_data import PushTStatistics
-from alewm_lab.benchmarks.weak_push_t import weak_episodes
+from alewm_lab.benchmarks.replay import weak_episodes
 
 
 def test_the_weak_policy_is_the_public_one():
