@@ -30,7 +30,7 @@ import numpy as np
 import torch
 
 from alewm.capacity.prefix import modal_index
-from alewm.cli.collect import Collect
+from alewm.cli.data_files import Collect
 from alewm.cli.evaluate import Evaluate
 from alewm.cli.train import Train
 from alewm.data.store import EpisodeStore

@@ -15,13 +15,10 @@ from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 import tyro
 
 import alewm
-from alewm.cli.collect import Collect
-from alewm.cli.convert import Convert
+from alewm.cli.data_files import Collect, Convert, Inspect
 from alewm.cli.evaluate import Evaluate
-from alewm.cli.inspect import Inspect
-from alewm.cli.lewm import ExportLeWM, ImportLeWM
 from alewm.cli.look import Decode, Explore, Probe, Report
-from alewm.cli.share import Share
+from alewm.cli.share import ExportLeWM, ImportLeWM, Share
 from alewm.cli.start import Demo, Tasks
 from alewm.cli.sweep import Sweep
 from alewm.cli.train import Distill, Train
