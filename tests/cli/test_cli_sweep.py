@@ -192,7 +192,7 @@ def test_an_interrupted_sweep_showed_one_bar_and_is_continued_without_repeating(
     watcher.join()
     os.close(terminal)
     assert sweep.returncode == 130
-    assert re.search(r"trials \(logs in \S+\)", text())
+    assert re.search(r"sweep \(logs in \S+\)", text())
     assert "repeat the command to continue" in text()
 
     before = contents(mine)

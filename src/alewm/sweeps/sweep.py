@@ -215,7 +215,7 @@ def run_sweep(
             make_job(run.name, trial_works(run, settings, executor.num_threads), library, executor, logs)
             for run in missing
         ]
-        title, num_done = f"trials (logs in {logs})", len(sweep.runs) - len(missing)
+        title, num_done = f"sweep (logs in {logs})", len(sweep.runs) - len(missing)
         with Progress(title, len(sweep.runs), "trials", done=num_done) as bar:
             failures = finish_all(jobs, executor, bar, retries=retries)
     return conclude(sweep, library, settings, failures)
