@@ -3,6 +3,7 @@
 Run by `make browser`, not by `make test`: it needs Chromium, the extra `explore` and playwright.
 """
 
+import os
 import shutil
 import subprocess
 import sys
@@ -33,19 +34,43 @@ def browser():
         opened.close()
 
 
-@contextmanager
-def serving(*runs):
-    """The address that `alewm explore` prints, while it runs."""
-    command = [sys.executable, "-m", "alewm", "explore", *map(str, runs)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
-        try:
-            yield server.stdout.readline().strip()
-        finally:
-            server.terminate()
+@pytest.fixture(scope="module")
+def serving(tmp_path_factory):
+    """Runs `alewm explore` and gives the address that it prints; the server itself may connect to this machine only."""
+    folder = tmp_path_factory.mktemp("connections")
+    (folder / "sitecustomize.py").write_text(LOGS_CONNECTIONS)
+    log = folder / "log.txt"
+
+    @contextmanager
+    def serve(*arguments):
+        command = [sys.executable, "-m", "alewm", "explore", *map(str, arguments)]
+        environment = os.environ | {"PYTHONPATH": str(folder), "CONNECTIONS": str(log)}
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as server:
+            try:
+                yield server.stdout.readline().strip()
+            finally:
+                server.terminate()
+        elsewhere = [line for line in log.read_text().splitlines() if not line.startswith(("127.0.0.1", "localhost"))]
+        assert not elsewhere
+
+    return serve
+
+
+LOGS_CONNECTIONS = """
+import os, sys
+
+def hook(event, arguments):
+    if event == "socket.connect" and isinstance(arguments[1], tuple) or event == "socket.getaddrinfo":
+        host = arguments[1][0] if event == "socket.connect" else arguments[0]
+        with open(os.environ["CONNECTIONS"], "a") as file:
+            file.write(f"{host} {event}\\n")
+
+sys.addaudithook(hook)
+"""
 
 
 @pytest.fixture(scope="module")
-def address():
+def address(serving):
     with serving(ALEWM, LEWM) as address:
         yield address
 
@@ -141,7 +166,7 @@ def damaged(tmp_path):
     return tmp_path
 
 
-def test_a_broken_run_says_so_and_the_other_one_works(visit, damaged):
+def test_a_broken_run_says_so_and_the_other_one_works(visit, serving, damaged):
     with serving(damaged / "broken", ALEWM) as address:
         page = visit(address)
         expect(page.get_by_text("broken cannot be opened")).to_be_visible(timeout=60_000)
@@ -153,7 +178,7 @@ def test_a_broken_run_says_so_and_the_other_one_works(visit, damaged):
 
 
 @pytest.mark.parametrize(("name", "said"), [("bare", "No held-out pairs"), ("young", "Still training: update 3,300")])
-def test_a_run_without_data_and_one_in_training_plan(visit, damaged, name, said):
+def test_a_run_without_data_and_one_in_training_plan(visit, serving, damaged, name, said):
     with serving(damaged / name) as address:
         page = visit(address)
         expect(page.get_by_text(said)).to_be_visible(timeout=60_000)
@@ -187,7 +212,7 @@ def other_task(request, tmp_path_factory):
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-def test_sliders_of_the_state_place_start_and_goal_in_the_other_tasks(visit, other_task, width):
+def test_sliders_of_the_state_place_start_and_goal_in_the_other_tasks(visit, serving, other_task, width):
     with serving(other_task) as address:
         page = visit(address, width)
         ready(page)
@@ -251,3 +276,14 @@ def test_a_page_of_another_server_cannot_read_it(browser, address):
     page.close()
     server.shutdown()
     server.server_close()
+
+
+def test_a_public_page_limits_the_search_and_serves_no_file(visit, serving):
+    with serving(ALEWM, "--public") as address:
+        local = address.replace("0.0.0.0", "127.0.0.1")
+        page = visit(local)
+        ready(page)
+        assert page.locator("#candidates input[type=range]").get_attribute("max") == "300"
+        assert page.locator("#iterations input[type=range]").get_attribute("max") == "30"
+        assert refused(f"{local}gradio_api/file={ALEWM}/config.json") in (403, 404)
+        assert page.locator("input[type=file]").count() == 0, "nothing can be sent to it"

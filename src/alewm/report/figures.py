@@ -154,7 +154,7 @@ def imagination_errors(
         figure, axes = new_axes(width=5.2, height=3.1)
         others = [name for name in errors if name not in (own, HOLDING_STILL) and not name.startswith("distilled")]
         shades = dict(zip(others, theme.shades(len(others)), strict=True))
-        for name, band in errors.items():
+        for name, band in sorted(errors.items(), key=lambda item: item[0] == HOLDING_STILL):
             ahead = range(1, len(band["mean"]) + 1)
             strong = name in (own, HOLDING_STILL)
             shade = theme.color(color) if name.removeprefix("distilled, ") == own else shades.get(name, theme.muted)
