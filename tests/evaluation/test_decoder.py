@@ -62,6 +62,15 @@ def test_the_same_seed_fits_the_same_network_and_draws_nothing_globally():
     assert all(torch.equal(first[name], second[name]) for name in first)
 
 
+def test_a_batch_in_pieces_is_the_batch(monkeypatch):
+    config = DecodeConfig(hidden_dim=8, channels=3, num_updates=3, batch_size=20)
+    whole = fit_decoder(*two_lamps(50, 0), (2, 4), config, device=CPU).state_dict()
+    monkeypatch.setattr("alewm.evaluation.decoder.PIECE_PIXELS", 7 * two_lamps(1, 0)[1].shape[1] ** 2)
+    parts = fit_decoder(*two_lamps(50, 0), (2, 4), config, device=CPU).state_dict()
+    for name in whole:
+        torch.testing.assert_close(parts[name], whole[name], atol=1e-5, rtol=1e-3)
+
+
 def test_a_decoder_of_other_weights_is_refused(tmp_path):
     network = PixelDecoder(DecoderConfig((2, 4), 8, hidden_dim=4, channels=3))
     about = {

@@ -47,6 +47,9 @@ EXAMPLES = "examples.png"
 
 FIRST_SIDE = 8
 """Largest side of the first feature map; each further one doubles it."""
+PIECE_PIXELS = 128 * 28 * 28
+"""On a CPU a batch of more pixels is drawn in pieces: memory that is asked for anew at every update would take most of
+the time, six times as long in all at 224 pixels."""
 VALIDATION_FRAMES = 2000
 NUM_EXAMPLES = 6
 LARGEST_EXAMPLE = 96
@@ -178,17 +181,21 @@ def fit_decoder(
     _first_weights(network, generator)
     network.mean.copy_(latents.mean(0))
     network.std.copy_(latents.std(0).clamp(min=1e-6))  # a coordinate that never varies must not divide by zero
-    network.mean_frame.copy_(_unit(pixels).mean(0))
+    network.mean_frame.copy_(_mean_frame(pixels))
     network.to(device).train()
     optimizer = torch.optim.AdamW(network.parameters(), lr=config.learning_rate, weight_decay=1e-4)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, config.learning_rate, config.num_updates)
+    piece = config.batch_size
+    if device.type == "cpu":
+        piece = min(piece, max(1, PIECE_PIXELS // pixels.shape[1] ** 2))
     for _ in range(config.num_updates):
         rows = torch.randint(len(latents), (config.batch_size,), generator=generator)
         which = torch.randint(len(network.support), (config.batch_size,), generator=generator).to(device)
-        drawn = network(latents[rows].to(device), which)
-        loss = (drawn - _unit(pixels[rows].to(device))).square().mean()
         optimizer.zero_grad()
-        loss.backward()
+        for part, indices in zip(torch.split(rows, piece), torch.split(which, piece), strict=True):
+            drawn = network(latents[part].to(device), indices)
+            error = (drawn - _unit(pixels[part].to(device))).square().mean()
+            (error * (len(part) / config.batch_size)).backward()
         optimizer.step()
         schedule.step()
         advance(1)
@@ -201,7 +208,7 @@ def decoding_errors(
 ) -> dict[str, float]:
     """The mean square error of decoded frames by capacity, as a share of the pixels' variance over these frames."""
     device, size = network.mean.device, 256
-    mean_frame = _unit(pixels).mean(0).to(device)
+    mean_frame = _mean_frame(pixels).to(device)
     total = [0.0] * (len(network.support) + 1)
     for z, part in zip(torch.split(latents, size), torch.split(pixels, size), strict=True):
         x = _unit(part.to(device))
@@ -338,6 +345,12 @@ def _sides(image_size: int) -> list[int]:
 
 def _unit(pixels: UInt8[Tensor, "n Y X 3"]) -> Float[Tensor, "n 3 Y X"]:
     return pixels.permute(0, 3, 1, 2).float() / 255
+
+
+def _mean_frame(pixels: UInt8[Tensor, "n Y X 3"]) -> Float[Tensor, "3 Y X"]:
+    """The mean of all frames, of which only some are floats at a time: 20,000 of 224 pixels would be 12 GB."""
+    parts = torch.split(pixels, max(1, 20_000 * 28 * 28 // pixels.shape[1] ** 2))
+    return torch.stack([_unit(part).mean(0) * (len(part) / len(pixels)) for part in parts]).sum(0)
 
 
 def _first_weights(network: PixelDecoder, generator: torch.Generator) -> None:
