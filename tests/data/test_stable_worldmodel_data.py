@@ -75,7 +75,7 @@ def test_frames_are_stored_at_the_size_asked_for(folder, tmp_path):
         (lambda root: (root / "action.npz").unlink(), "there is no column 'action'"),
         (lambda root: (root / "action.npz").write_bytes(b"PK nothing"), "no array `arr_0` of numbers"),
         (lambda root: np.savez(root / "state.npz", np.array([{}], dtype=object)), "no array `arr_0` of numbers"),
-        (lambda root: (root / "pixels/ep_0_step_2.jpeg").unlink(), "3 frames and actions"),
+        (lambda root: (root / "pixels/ep_0_step_2.jpeg").unlink(), "3 frames for 4 rows"),
         (lambda root: (root / "pixels/ep_0_step_2.jpeg").write_bytes(b"no image"), "not an image that can be read"),
         (lambda root: (root / "pixels").rename(root.parent / "elsewhere"), "has no column of encoded images"),
     ],

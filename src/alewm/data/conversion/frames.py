@@ -4,8 +4,9 @@ import hashlib
 import importlib
 import io
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
@@ -14,7 +15,8 @@ import numpy as np
 import torch
 from PIL import Image, UnidentifiedImageError
 
-from alewm.errors import InputError, install_line
+from alewm.data import schema
+from alewm.errors import InputError, install_line, unknown_name
 from alewm.files import natural_order
 from alewm.resize import area_downsample
 
@@ -70,6 +72,39 @@ class FrameSize:
 
 AS_RECORDED = FrameSize()
 """Frames as they are."""
+
+
+@dataclass(frozen=True)
+class CameraEpisodes:
+    """The episodes of a data set, seen by one of its cameras, as a source for `alewm.data.collect.collect`."""
+
+    folder: Path
+    camera: str | None = None
+    """The name of the camera; may be left out where there is one only, or one called `pixels`."""
+    size: FrameSize = AS_RECORDED
+
+    @property
+    def cameras(self) -> list[str]:
+        """The names of all cameras, of which there is at least one."""
+        raise NotImplementedError
+
+    @cached_property
+    def key(self) -> str:
+        """The camera that is looked through."""
+        cameras = self.cameras
+        if self.camera is not None and self.camera not in cameras:
+            raise unknown_name(f"camera of {self.folder}", self.camera, cameras)
+        if self.camera is None and len(cameras) > 1 and schema.PIXELS not in cameras:
+            raise InputError(f"{self.folder} has several cameras; choose one with --camera: {', '.join(cameras)}.")
+        return self.camera or (schema.PIXELS if schema.PIXELS in cameras else cameras[0])
+
+    def __call__(self, seed: int, episodes: Sequence[int]) -> Iterator[dict[str, np.ndarray]]:
+        """The episodes with these numbers; there is nothing for `seed` to decide."""
+        return map(self.episode, episodes)
+
+    def episode(self, number: int) -> dict[str, np.ndarray]:
+        """The columns of one episode."""
+        raise NotImplementedError
 
 
 def image_files(folder: Path) -> list[Path]:

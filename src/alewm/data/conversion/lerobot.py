@@ -8,7 +8,6 @@
 The templates of the paths stand in `info.json`. Row t holds what was observed at frame t and the action taken there.
 """
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path, PurePath
@@ -16,12 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from alewm.data import schema
 from alewm.data.conversion import frames as frame_files
-from alewm.data.conversion.frames import AS_RECORDED, FrameSize
-from alewm.data.conversion.recordings import check_actions
+from alewm.data.conversion.frames import CameraEpisodes
+from alewm.data.conversion.recordings import checked_episode
 from alewm.data.conversion.tables import parquet_columns
-from alewm.errors import InputError, unknown_name
+from alewm.errors import InputError
 from alewm.files import parse_json, reading
 
 INFO = "meta/info.json"
@@ -48,13 +46,8 @@ class LeRobotEpisode:
 
 
 @dataclass(frozen=True)
-class LeRobotEpisodes:
-    """The episodes of a data set, seen by one camera, as a source for `alewm.data.collect.collect`."""
-
-    folder: Path
-    camera: str | None = None
-    """The key of the camera; may be left out where there is one only."""
-    size: FrameSize = AS_RECORDED
+class LeRobotEpisodes(CameraEpisodes):
+    """The episodes of a LeRobot data set."""
 
     @cached_property
     def info(self) -> dict[str, Any]:
@@ -100,16 +93,6 @@ class LeRobotEpisodes:
         return cameras
 
     @cached_property
-    def key(self) -> str:
-        """The camera that is looked through."""
-        cameras = self.cameras
-        if self.camera is None and len(cameras) > 1:
-            raise InputError(f"{self.folder} has several cameras; choose one with --camera: {', '.join(cameras)}.")
-        if self.camera is not None and self.camera not in cameras:
-            raise unknown_name(f"camera of {self.folder}", self.camera, cameras)
-        return self.camera or cameras[0]
-
-    @cached_property
     def episodes(self) -> list[LeRobotEpisode]:
         is_third = str(self.info["codebase_version"]).startswith("v3")
         found = self._episodes_v3() if is_third else self._episodes_v2()
@@ -132,12 +115,9 @@ class LeRobotEpisodes:
         digest = frame_files.digest_of(self.folder, [path for path in parts if path.is_file()])
         return {"format": f"lerobot {self.info['codebase_version']}", "camera": self.key, "digest": digest}
 
-    def __call__(self, seed: int, episodes: Sequence[int]) -> Iterator[dict[str, np.ndarray]]:
-        """The episodes with these numbers; there is nothing for `seed` to decide."""
-        for number in episodes:
-            yield self._read(self.episodes[number])
-
-    def _read(self, episode: LeRobotEpisode) -> dict[str, np.ndarray]:
+    def episode(self, number: int) -> dict[str, np.ndarray]:
+        """The columns of one episode."""
+        episode = self.episodes[number]
         for path in filter(None, (episode.table, episode.video)):
             if not path.is_file():
                 raise InputError(f"{path} does not exist, though {self.folder / INFO} names it. Restore the file.")
@@ -147,18 +127,10 @@ class LeRobotEpisodes:
         if num_rows != episode.length or num_rows == 0:
             raise InputError(f"{place}: {num_rows} rows, but meta/ says {episode.length}. Download the data set again.")
         _check_order(place, columns.get("frame_index"))
-        action = columns.pop(schema.ACTION, np.empty(0, object))
-        if action.dtype.kind not in "biuf":
-            raise InputError(f"{place}: numbers were expected in the column 'action', found {action.dtype}.")
-        action = action.reshape(num_rows, -1).astype(np.float32)
-        check_actions(action, lambda row: f"{place}, row {row}")
         pixels = self._frames(episode, columns)
         if len(pixels) != num_rows:
             raise InputError(f"{episode.video}, episode {episode.index}: {len(pixels)} frames for {num_rows} rows.")
-        others = {
-            name: values for name, values in columns.items() if values.dtype.kind in "biuf" and name not in _INDEX
-        }
-        return {schema.PIXELS: pixels, schema.ACTION: action, **others}
+        return checked_episode(place, pixels, columns, _INDEX)
 
     def _frames(self, episode: LeRobotEpisode, columns: dict[str, np.ndarray]) -> np.ndarray:
         if episode.video is None:

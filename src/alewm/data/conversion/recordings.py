@@ -13,7 +13,7 @@ Columns whose names begin with `action` are the action, in their order; a column
 0, 1, 2, ...; other columns of numbers are stored under their own names.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -137,6 +137,24 @@ def check_actions(action: np.ndarray, place: Callable[[int], str]) -> None:
         raise InputError(
             f"{place(row)}: the action is {action[row].tolist()}; only the last row of an episode may be without one."
         )
+
+
+def checked_episode(
+    place: str, pixels: np.ndarray, columns: tables.Columns, left_out: Collection[str]
+) -> dict[str, np.ndarray]:
+    """One episode with actions as rows of float32, and the other columns of numbers that are not `left_out`."""
+    if schema.ACTION not in columns:
+        raise InputError(f"{place}: there is no column {schema.ACTION!r}; it has {', '.join(columns) or 'none'}.")
+    action = columns[schema.ACTION]
+    if action.dtype.kind not in "biuf":
+        raise InputError(f"{place}: numbers were expected in the column 'action', found {action.dtype}.")
+    if len(action) != len(pixels):
+        raise InputError(f"{place}: {len(pixels)} frames for {len(action)} rows.")
+    action = action.reshape(len(action), -1).astype(np.float32)
+    check_actions(action, lambda row: f"{place}, row {row}")
+    left_out = {schema.ACTION, *left_out}
+    others = {name: values for name, values in columns.items() if name not in left_out and values.dtype.kind in "biuf"}
+    return {schema.PIXELS: pixels, schema.ACTION: action, **others}
 
 
 def _rows_of(path: Path, name: str) -> tuple[tables.Columns, int]:

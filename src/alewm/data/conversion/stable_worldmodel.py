@@ -8,7 +8,6 @@ Both are read an episode at a time. Row t holds what was observed at frame t and
 """
 
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -19,9 +18,9 @@ import numpy as np
 from alewm.data import schema
 from alewm.data.conversion import frames as frame_files
 from alewm.data.conversion import tables
-from alewm.data.conversion.frames import AS_RECORDED, FrameSize
-from alewm.data.conversion.recordings import check_actions
-from alewm.errors import InputError, unknown_name
+from alewm.data.conversion.frames import CameraEpisodes
+from alewm.data.conversion.recordings import checked_episode
+from alewm.errors import InputError
 from alewm.files import natural_order
 
 EPISODE, STEP = "episode_idx", "step_idx"
@@ -45,18 +44,8 @@ def is_column_folder(path: Path) -> bool:
 
 
 @dataclass(frozen=True)
-class _Episodes:
-    """What both layouts share: episodes are runs of rows, seen by one camera."""
-
-    folder: Path
-    camera: str | None = None
-    """The column of frames; may be left out where there is one only, or one called `pixels`."""
-    size: FrameSize = AS_RECORDED
-
-    @property
-    def cameras(self) -> list[str]:
-        """The columns of frames."""
-        raise NotImplementedError
+class _Episodes(CameraEpisodes):
+    """What both layouts share: episodes are runs of rows."""
 
     @property
     def lengths(self) -> np.ndarray:
@@ -73,29 +62,22 @@ class _Episodes:
         """Neither layout says it."""
         return None
 
-    @cached_property
-    def key(self) -> str:
-        """The column of frames that is read."""
-        if not self.cameras:
-            raise InputError(
-                f"{self.folder} has no column of encoded images. alewm reads stable-worldmodel's HDF5, lance, folder "
-                f"and video formats; convert others with its own tool: swm convert NAME --dest-format lance"
-            )
-        if self.camera is not None and self.camera not in self.cameras:
-            raise unknown_name(f"camera of {self.folder}", self.camera, self.cameras)
-        if self.camera is None and len(self.cameras) > 1 and schema.PIXELS not in self.cameras:
-            raise InputError(f"{self.folder} has several cameras; choose one with --camera: {', '.join(self.cameras)}.")
-        return self.camera or (schema.PIXELS if schema.PIXELS in self.cameras else self.cameras[0])
-
-    def __call__(self, seed: int, episodes: Sequence[int]) -> Iterator[dict[str, np.ndarray]]:
-        """The episodes with these numbers; there is nothing for `seed` to decide."""
-        for episode in episodes:
-            pixels, columns = self._read(episode)
-            yield _checked(f"{self.folder}, episode {episode}", pixels, columns)
+    def episode(self, number: int) -> dict[str, np.ndarray]:
+        """The columns of one episode; our file gets its own index."""
+        pixels, columns = self._read(number)
+        return checked_episode(f"{self.folder}, episode {number}", pixels, columns, schema.INDEX_COLUMNS)
 
     def _read(self, episode: int) -> tuple[np.ndarray, tables.Columns]:
         """Frames and all other columns of one episode."""
         raise NotImplementedError
+
+    def _some(self, cameras: list[str]) -> list[str]:
+        if not cameras:
+            raise InputError(
+                f"{self.folder} has no column of encoded images. alewm reads stable-worldmodel's HDF5, lance, folder "
+                f"and video formats; convert others with its own tool: swm convert NAME --dest-format lance"
+            )
+        return cameras
 
 
 @dataclass(frozen=True)
@@ -105,7 +87,7 @@ class LanceEpisodes(_Episodes):
     @cached_property
     def cameras(self) -> list[str]:
         """Binary columns, which hold encoded images."""
-        return [field.name for field in _opened(self.folder).schema if "binary" in str(field.type)]
+        return self._some([field.name for field in _opened(self.folder).schema if "binary" in str(field.type)])
 
     @cached_property
     def lengths(self) -> np.ndarray:
@@ -163,7 +145,7 @@ class ColumnFolderEpisodes(_Episodes):
     @cached_property
     def cameras(self) -> list[str]:
         """Folders in it, which hold images or videos."""
-        return sorted(path.name for path in self.folder.iterdir() if path.is_dir())
+        return self._some(sorted(path.name for path in self.folder.iterdir() if path.is_dir()))
 
     @cached_property
     def lengths(self) -> np.ndarray:
@@ -198,23 +180,6 @@ class ColumnFolderEpisodes(_Episodes):
         )
         frames = [self.size.apply(frame_files.decode_image(path.read_bytes(), str(path)), str(path)) for path in images]
         return frame_files.stacked(frames, f"{self.folder / self.key}, episode {episode}"), columns
-
-
-def _checked(place: str, pixels: np.ndarray, columns: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """One episode with actions as rows of numbers and the other columns of numbers under their names."""
-    if schema.ACTION not in columns:
-        raise InputError(f"{place}: there is no column {schema.ACTION!r}; it has {', '.join(columns) or 'none'}.")
-    action = np.asarray(columns[schema.ACTION])
-    if action.dtype.kind not in "biuf" or len(action) != len(pixels):
-        raise InputError(
-            f"{place}: {len(pixels)} frames and actions {action.dtype} {list(action.shape)}; numbers, one row per "
-            f"frame, were expected."
-        )
-    action = action.reshape(len(action), -1).astype(np.float32)
-    check_actions(action, lambda row: f"{place}, row {row}")
-    left_out = {schema.ACTION, *schema.INDEX_COLUMNS}  # the file gets its own index
-    others = {name: values for name, values in columns.items() if name not in left_out and values.dtype.kind in "biuf"}
-    return {schema.PIXELS: pixels, schema.ACTION: action, **others}
 
 
 @lru_cache(maxsize=2)
