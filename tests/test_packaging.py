@@ -75,8 +75,8 @@ def test_the_sdist_holds_what_builds_and_tests_it_and_no_leftovers(built):
 
 def test_the_installed_wheel_runs_where_the_sources_are_not(built, tmp_path):
     (wheel,) = built.glob("*.whl")
-    with zipfile.ZipFile(wheel) as archive:
-        archive.extractall(tmp_path / "site")
+    install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps", "--no-cache-dir"]
+    subprocess.run([*install, "--target", str(tmp_path / "site"), str(wheel)], check=True)
     code = "import sys; sys.path.insert(0, sys.argv.pop(1)); from alewm.cli.main import main; main()"
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     for words, expected in ((["--version"], f"alewm {alewm.__version__}"), (["--help"], "inspect")):
