@@ -1,5 +1,6 @@
 """What the command line says of itself, and of words it does not know."""
 
+import itertools
 import re
 import subprocess
 import sys
@@ -16,11 +17,11 @@ ROOT = Path(__file__).parents[2]
 ALL_VERBS = {name: verb for group in VERBS.values() for name, (verb, _) in group.items()}
 
 
-def helped(capsys, monkeypatch, *arguments):
+def helped(capsys, monkeypatch, *arguments, columns=80):
     import alewm.cli.main
 
     monkeypatch.setattr(sys, "argv", ["alewm", *arguments, "--help"])
-    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("COLUMNS", str(columns))
     with suppress(SystemExit):
         alewm.cli.main.main()
     return capsys.readouterr().out
@@ -42,6 +43,24 @@ def test_the_help_of_a_verb_shows_no_python(capsys, monkeypatch, name):
     assert not re.search(r"--(\w+), --no-\1\b", said)
     for flag in flags_of(ALL_VERBS[name]):
         assert flag in said
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_help_is_wrapped_to_the_terminal_and_not_where_its_source_is(capsys, monkeypatch, columns):
+    lines = helped(capsys, monkeypatch, "train", columns=columns).splitlines()
+    assert max(map(len, lines)) == columns
+    left = next(line.index("The task, for") for line in lines if "The task, for" in line)
+    room, num_wrapped = columns - left - len(" |"), 0
+    for line, following in itertools.pairwise(lines):
+        told, goes_on = line[left:-2].strip(), following[left:-2].split()
+        is_flag_alone, is_another_flag = (
+            line[2:].startswith("--") and line[left - 1] != " ",
+            following[1:left].strip("│ "),
+        )
+        if told and goes_on and not is_flag_alone and not is_another_flag:
+            assert len(f"{told} {goes_on[0]}") > room
+            num_wrapped += 1
+    assert num_wrapped > 3
 
 
 @pytest.mark.parametrize(

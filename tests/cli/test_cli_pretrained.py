@@ -12,6 +12,7 @@ from huggingface_hub import ModelCard
 from safetensors.torch import load_file
 
 from alewm.api import load
+from alewm.cli.share import Share
 from alewm.errors import InputError
 from alewm.evaluation.settings import EvaluationSettings
 from alewm.interop.hub import push_to_hub
@@ -66,7 +67,8 @@ def test_the_loaded_model_is_the_trained_one(shared, evaluated_run):
 def test_the_card_says_what_the_run_s_files_say(shared, evaluated_run):
     card, result = ModelCard.load(shared / "README.md"), json.loads((evaluated_run / "result.json").read_text())
     assert card.data.library_name == "alewm"
-    assert card.data.license == "apache-2.0"
+    assert card.data.license == "unknown"
+    assert "| licence | not stated |" in card.text
     assert card.data.pipeline_tag == "robotics"
     (measured,) = card.data.eval_results
     assert measured.metric_value == round(100 * result["success_rate"], 2)
@@ -121,13 +123,24 @@ def test_pairs_of_other_data_are_refused(shared, refused, tmp_path):
     assert "pairs.safetensors cannot be read" in refused("evaluate", folder, *SEARCH)
 
 
-def test_a_shared_model_has_the_success_of_its_stored_weights(trained, alewm_here, refused, monkeypatch, tmp_path):
+def test_a_shared_model_has_the_success_of_its_stored_weights(
+    trained, alewm_here, refused, monkeypatch, capsys, tmp_path
+):
     monkeypatch.setattr("alewm.interop.pretrained.EvaluationSettings", few_candidates)
     run = shutil.copytree(trained, tmp_path / "run")
     share = ("share", run, "--out", "small", "--device", "cpu", "--animations", 1)
     assert alewm_here(*share, "--weights", "bfloat16").splitlines()[-1] == "small"
+    assert "\nlicense: unknown\n" in (tmp_path / "small/README.md").read_text()
+    again = Share(run, tmp_path / "small", weights="bfloat16", device="cpu")
+    again.run()
+    assert "the card states no licence" in capsys.readouterr().err
+    assert "by its identifier" in refused(*share, "--weights", "bfloat16", "--license", "do as you like")
+    alewm_here(*share, "--weights", "bfloat16", "--license", "mit")
+    assert "\nlicense: mit\n" in (tmp_path / "small/README.md").read_text()
+    assert "| licence | mit |" in (tmp_path / "small/README.md").read_text()
     before = contents(tmp_path / "small")
-    alewm_here(*share, "--weights", "bfloat16")
+    again.run()
+    assert "licence" not in capsys.readouterr().err
     assert "exists already" in refused(*share, "--weights", "float32")
     assert contents(tmp_path / "small") == before
     sent = {}

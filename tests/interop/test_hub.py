@@ -3,7 +3,7 @@
 import pytest
 
 from alewm.errors import InputError
-from alewm.interop.hub import check_hub_name, is_hub_id, licence_in_card, run_here_or_fetched
+from alewm.interop.hub import check_hub_name, is_hub_id, licence_in_card, push_to_hub, run_here_or_fetched
 
 
 def test_an_id_is_what_no_folder_here_can_mean(tmp_path, monkeypatch):
@@ -40,3 +40,15 @@ def test_a_run_of_ones_own_is_never_fetched_over(tmp_path, monkeypatch):
     (tmp_path / "runs/someone/two-room").mkdir(parents=True)
     with pytest.raises(InputError, match="was not fetched from the Hub"):
         run_here_or_fetched("someone/two-room")
+
+
+def test_without_a_connection_it_is_said_where_to_and_what_to_do(tmp_path, monkeypatch):
+    """Port 9 of this machine refuses, at once."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", "http://127.0.0.1:9")
+    expected = r"There is no connection to http://127.0.0.1:9. Check the network.* try again\.$"
+    with pytest.raises(InputError, match="someone/model is no folder here.*" + expected):
+        run_here_or_fetched("someone/model")
+    with pytest.raises(InputError, match="could not be sent to someone/model on the Hub. " + expected):
+        push_to_hub(tmp_path, "someone/model")

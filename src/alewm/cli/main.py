@@ -2,10 +2,13 @@
 
 import difflib
 import errno
+import inspect
 import os
 import re
+import shutil
 import signal
 import sys
+import textwrap
 import types
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
@@ -173,13 +176,46 @@ def parsed(groups: Groups, program: str, arguments: Sequence[str]) -> Any:
         near = difflib.get_close_matches(name, verbs, n=1)
         hint = f" Did you mean `{program} {near[0]}`?" if near else ""
         raise InputError(f"unknown verb {name!r}.{hint} `{program} --help` lists all.")
+    if {"-h", "--help"} & set(arguments):
+        _let_help_flow(verbs[name])
     verb: Any
     verb, unknown = tyro.cli(
-        verbs[name], prog=f"{program} {name}", args=arguments[1:], config=MARKERS, return_unknown_args=True
+        verbs[name],
+        prog=f"{program} {name}",
+        description=_wrapped(inspect.getdoc(verbs[name]) or ""),
+        args=arguments[1:],
+        config=MARKERS,
+        return_unknown_args=True,
     )
     if unknown:
         raise InputError(_unknown_argument(unknown, name, verbs, program))
     return verb
+
+
+def _let_help_flow(verb: type) -> None:
+    """Make the docstring of each flag its help in one line, which tyro wraps to the terminal.
+
+    Left to itself, tyro keeps the source's line breaks, because it finds the lines after them indented.
+    """
+    import docstring_parser
+
+    documented = {each.arg_name: each.description or "" for each in docstring_parser.parse_from_object(verb).params}
+    for name, hint in get_type_hints(verb, include_extras=True).items():
+        nested = list(_classes_in(hint))
+        for each in nested:
+            _let_help_flow(each)
+        if name in documented and not nested:
+            one_line = tyro.conf.arg(help=" ".join(documented[name].split()))
+            verb.__annotations__[name] = Annotated[hint, one_line]
+
+
+def _wrapped(docstring: str) -> str:
+    """The docstring in lines of the terminal's width. The space before each keeps tyro from joining them again."""
+    width = min(120, shutil.get_terminal_size().columns) - 1
+    paragraphs = (" ".join(each.split()) for each in docstring.split("\n\n"))
+    return "\n".join(
+        line for each in paragraphs for line in textwrap.wrap(each, width, initial_indent=" ", subsequent_indent=" ")
+    )
 
 
 def _unknown_argument(unknown: Sequence[str], name: str, verbs: Mapping[str, type], program: str) -> str:

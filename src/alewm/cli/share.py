@@ -27,6 +27,9 @@ class Share:
     """auto (a GPU where there is one), cpu, cuda, cuda:1 or mps."""
     animations: int = 2
     """Episodes to film."""
+    license: Maybe[str] = None
+    """The licence you give the weights, for example apache-2.0 or mit. If not given, the card says that none is stated;
+    of imported weights it states the licence of their source."""
     hub: Maybe[str] = None
     """OWNER/NAME: send the folder to this repository of the Hugging Face Hub, under which its card then names it.
     Needs the extra hub and a token (hf auth login)."""
@@ -37,8 +40,8 @@ class Share:
         from alewm.errors import InputError
         from alewm.evaluation.evaluate_run import interval_in_words, percent
         from alewm.files import read_json
-        from alewm.interop.hub import check_hub_name, push_to_hub
-        from alewm.interop.pretrained import share_run
+        from alewm.interop.hub import check_hub_name, licence_in_card, push_to_hub
+        from alewm.interop.pretrained import UNKNOWN_LICENCE, share_run
 
         if self.animations < 0:
             raise InputError(f"--animations must not be negative, got {self.animations}.")
@@ -51,7 +54,14 @@ class Share:
             device=find_device(self.device),
             num_animations=self.animations,
             name=self.hub,
+            licence=self.license,
         )
+        if licence_in_card(shared) == UNKNOWN_LICENCE:
+            print(
+                "note: the card states no licence, so others may not use these weights. Repeat the command with "
+                "--license, for example --license apache-2.0, to state one.",
+                file=sys.stderr,
+            )
         result = read_json(shared / "result.json")
         print(f"success {percent(result['success_rate'])} of {result['episodes']} pairs ({interval_in_words(result)})")
         if self.hub is not None:

@@ -5,6 +5,7 @@ Hub's own client.
 """
 
 import re
+import socket
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -13,6 +14,7 @@ from alewm.errors import InputError, install_line
 
 CARD = "README.md"
 _ID = re.compile(r"\w[\w.-]*/\w[\w.-]*")
+_LICENCE_ID = r"[\w.+-]+"
 
 
 def is_hub_id(path: str | Path) -> bool:
@@ -50,21 +52,19 @@ def _fetched(name: str, **options: Any) -> Path:
         return Path(_client().snapshot_download(name, **options))
     except InputError as error:
         raise InputError(f"{name} is no folder here, and could not be fetched from the Hub. {error}") from error
-    except _FAILURES as error:
-        raise InputError(
-            f"{name} is no folder here, and could not be fetched from the Hub: {_first_line(error)}"
-        ) from error
+    except Exception as error:  # the client has no common class for what it and its HTTP library raise
+        raise InputError(f"{name} is no folder here, and could not be fetched from the Hub. {_said(error)}") from error
 
 
 def push_to_hub(folder: Path, name: str, *, private: bool = False) -> str:
     """Sends a folder of `save_pretrained` or `alewm share` to the repository `name`; the address of the commit."""
     check_hub_name(name)
+    api = _client().HfApi()
     try:
-        api = _client().HfApi()
         api.create_repo(name, private=private, exist_ok=True)
         return str(api.upload_folder(repo_id=name, folder_path=folder, ignore_patterns=["evaluations/*", ".cache/*"]))
-    except _FAILURES as error:
-        raise InputError(f"{folder} could not be sent to {name} on the Hub: {_first_line(error)}") from error
+    except Exception as error:
+        raise InputError(f"{folder} could not be sent to {name} on the Hub. {_said(error)}") from error
 
 
 def check_hub_name(name: str) -> None:
@@ -80,13 +80,16 @@ def licence_in_card(folder: Path) -> str | None:
     front_matter = re.match(r"---\s*\n(.*?)\n---", (folder / CARD).read_text("utf-8", errors="replace"), re.DOTALL)
     if front_matter is None:
         return None
-    stated = re.search(r"""^license:[ \t]*["']?([\w.+-]+)["']?[ \t]*$""", front_matter[1], re.MULTILINE)
+    stated = re.search(rf"""^license:[ \t]*["']?({_LICENCE_ID})["']?[ \t]*$""", front_matter[1], re.MULTILINE)
     return stated[1] if stated else None
 
 
-# What the client raises is an OSError, mostly; an upload that fails in a thread is a RuntimeError, a bad id a
-# ValueError.
-_FAILURES = (OSError, RuntimeError, ValueError)
+def check_licence_id(licence: str) -> None:
+    """Refuse what the Hub could not read as the identifier of a licence."""
+    if re.fullmatch(_LICENCE_ID, licence) is None:
+        raise InputError(
+            f"A licence is given by its identifier, for example apache-2.0, mit or other; got {licence!r}."
+        )
 
 
 def _client() -> Any:
@@ -99,5 +102,16 @@ def _client() -> Any:
     return huggingface_hub
 
 
-def _first_line(error: Exception) -> str:
+def _said(error: Exception) -> str:
+    """What went wrong in the client, and what to do, in plain words."""
+    import huggingface_hub
+
+    if isinstance(error, huggingface_hub.errors.RepositoryNotFoundError):
+        return "The Hub has no repository of this name, or a private one. `hf auth login` opens your private ones."
+    chain: list[BaseException] = [error]
+    while following := chain[-1].__cause__ or chain[-1].__context__:
+        chain.append(following)
+    if any(isinstance(each, (ConnectionError, TimeoutError, socket.gaierror)) for each in chain):
+        endpoint = huggingface_hub.constants.ENDPOINT
+        return f"There is no connection to {endpoint}. Check the network, and HF_ENDPOINT if you set it, and try again."
     return (str(error) or type(error).__name__).splitlines()[0]

@@ -32,6 +32,7 @@ from alewm.evaluation.held_out import NoEnvironmentError, pairs_in_data, pairs_n
 from alewm.evaluation.imagination import IMAGINATION
 from alewm.evaluation.settings import EVALUATIONS, EvaluationSettings, Split
 from alewm.files import check_new_folder, inside, read_if_there, read_json, write_json, write_text
+from alewm.interop.hub import check_licence_id, licence_in_card
 from alewm.model.checkpoint_files import checkpoints_in, weights_sha256
 from alewm.model.world_model import WorldModel
 from alewm.planning.distilled import DISTILLED, DYNAMICS, distilled_capacities
@@ -68,6 +69,7 @@ def model_card(
     provenance: Mapping[str, Any],
     results_apart: Mapping[str, Mapping[str, Any]],
     *,
+    licence: str | None,
     brings_pairs: bool,
     distilled_result: Mapping[str, Any],
     picture: str | None = None,
@@ -89,7 +91,7 @@ def model_card(
         ("weights stored as", extras.get(SHARED_AS, "float32")),
         ("updates", f"{description.step:,}"),
         ("imported from", _origin(extras)),
-        ("licence", _licence(extras)),
+        ("licence", licence or (UNKNOWN_LICENCE if "imported_from" in extras else "not stated")),
         *((_of("data fingerprint", each), data.get("fingerprint")) for each, data in files.items()),
         *((_of("data made with", each), _code(data.get("made_with"))) for each, data in files.items()),
         ("about the data", _data_note(config.task, files[""]) if "" in files else None),
@@ -97,7 +99,7 @@ def model_card(
         ("commit", provenance.get("commit")),
     ]
     parts = [
-        _front_matter(name, config.task, result, extras),
+        _front_matter(name, config.task, result, licence),
         f"# {name}\n",
         f"A latent world model that plans from pixels, made with `alewm`. {_method(config.objective.method)}\n",
         *([f"![An episode planned with it]({picture})\n"] if picture else []),
@@ -124,19 +126,28 @@ def _method(name: str) -> str:
 
 
 UNKNOWN_LICENCE = "unknown"
+"""The Hub's own word for a licence that is not stated."""
 
 
-def _licence(extras: Mapping[str, Any]) -> str:
-    """The licence of the weights; that of imported ones is what the importer said, never assumed."""
-    origin = extras.get("imported_from")
-    return "apache-2.0" if origin is None else str(origin.get("license") or UNKNOWN_LICENCE)
+def _licence(run: Path, extras: Mapping[str, Any], given: str | None) -> str | None:
+    """The licence of the weights: that of their source, as `given`, or as the run's own card states it; never assumed.
+
+    Only a run that was shared, or fetched from the Hub, has a card.
+    """
+    if given is not None:
+        check_licence_id(given)
+    of_source = extras.get("imported_from", {}).get("license")
+    if given is not None and of_source not in (None, given):
+        raise InputError(f"The weights were imported under the licence {of_source!r}; --license says {given!r}.")
+    in_card = licence_in_card(run)
+    return of_source or given or (None if in_card == UNKNOWN_LICENCE else in_card)
 
 
-def _front_matter(name: str, task: str, result: Mapping[str, Any], extras: Mapping[str, Any]) -> str:
+def _front_matter(name: str, task: str, result: Mapping[str, Any], licence: str | None) -> str:
     """What the Hub reads of a card; JSON is YAML, and quotes whatever a name may hold."""
     fields: dict[str, Any] = {
         "library_name": "alewm",
-        "license": _licence(extras),
+        "license": licence or UNKNOWN_LICENCE,
         "pipeline_tag": "robotics",
         "tags": ["world-model", "planning", "alewm"],
     }
@@ -259,10 +270,12 @@ class SharedRun:
     """The content of provenance.json, without this machine's paths."""
     distilled_result: dict[str, Any]
     """The result.json of the same evaluation with distilled dynamics; empty where there is none."""
+    licence: str | None
+    """The licence of the weights; None where nobody has stated one."""
 
     @classmethod
-    def of(cls, run: Path, weights: WeightType = "float32") -> "SharedRun":
-        """What the run folder `run` has to share, with matrices stored as `weights`."""
+    def of(cls, run: Path, weights: WeightType = "float32", licence: str | None = None) -> "SharedRun":
+        """What the run folder `run` has to share, with matrices stored as `weights`, under `licence` if it is given."""
         if weights not in ("float32", "bfloat16"):
             raise InputError(f"Weights are stored as float32 or bfloat16, got {weights!r}.")
         model, description = load_world_model(latest_checkpoint(run))
@@ -275,7 +288,7 @@ class SharedRun:
         small = EVALUATIONS, EvaluationSettings(dynamics=DISTILLED).name(), "result.json"
         distilled = portable(read_if_there(run.joinpath(*small)))
         described = replace(description, source_state={}, extras=extras)
-        return cls(model, described, result, apart, provenance, distilled)
+        return cls(model, described, result, apart, provenance, distilled, _licence(run, extras, licence))
 
     def card(self, name: str, folder: Path) -> str:
         """The model card of the model in `folder`, which may have brought its held-out pairs along."""
@@ -286,20 +299,24 @@ class SharedRun:
         return model_card(
             name,
             *about,
+            licence=self.licence,
             brings_pairs=brings_pairs,
             distilled_result=self.distilled_result,
             picture=films[0].relative_to(folder).as_posix() if films else None,
         )
 
 
-def save_pretrained(run: Path, out: Path, weights: WeightType = "float32", *, name: str | None = None) -> Path:
+def save_pretrained(
+    run: Path, out: Path, weights: WeightType = "float32", *, name: str | None = None, licence: str | None = None
+) -> Path:
     """The new folder `out` with the newest checkpoint of `run`, ready to be shared.
 
     `name` is what its card calls the model, such as the OWNER/NAME under which it will be on the Hub; if not given,
-    that of the folder.
+    that of the folder. `licence` is the one of the weights, for example mit; if not given, the card says that none is
+    stated.
     """
     check_new_folder(out)
-    shared = SharedRun.of(run, weights)
+    shared = SharedRun.of(run, weights, licence)
     with new_folder(out) as partial:
         for path in [run / ACTIONS, *sorted(run.glob("animations/*.gif"))]:  # of the evaluation that travels along
             if path.is_file():
@@ -380,15 +397,17 @@ def share_run(
     device: torch.device,
     num_animations: int = 0,
     name: str | None = None,
+    licence: str | None = None,
 ) -> Path:
     """The new folder `out` with the newest weights of the finished run, evaluated as they are stored there.
 
-    Its card calls the model `name`; if not given, as the folder. It appears when it is complete; an interrupted call
-    leaves nothing under that name. Of a folder that holds these very weights, evaluated, only the card is written anew.
+    Its card calls the model `name`; if not given, as the folder. It states `licence`; if not given, none. The folder
+    appears when it is complete; an interrupted call leaves nothing under that name. Of a folder that holds these very
+    weights, evaluated, only the card is written anew.
     """
     title = name or out.resolve().name
     if _is_shared(run, out, weights):
-        write_text(out / "README.md", SharedRun.of(out, weights).card(title, out))
+        write_text(out / "README.md", SharedRun.of(out, weights, licence).card(title, out))
         return out
     check_new_folder(out)
     if "training" not in read_if_there(run / "result.json"):
@@ -397,13 +416,14 @@ def share_run(
     if len(description.config.data_sets) > 1:
         raise InputError(f"{run} learned from several data sets; save it with save_pretrained (docs/ecosystem.md).")
     task_of(data_set_of(description))
+    shared = SharedRun.of(run, weights, licence)
     with new_folder(out) as partial:
-        fill_pretrained(run, SharedRun.of(run, weights), partial, weights, name=title)
+        fill_pretrained(run, shared, partial, weights, name=title)
         write_json(partial / "result.json", {"training": read_json(partial / "result.json")["training"]})
         evaluate_run(partial, EvaluationSettings(), device=device, num_animations=num_animations, out=partial)
         if distilled_capacities(partial / DISTILLED):
             evaluate_run(partial, EvaluationSettings(dynamics=DISTILLED), device=device, num_animations=0)
-        write_text(partial / "README.md", SharedRun.of(partial, weights).card(title, partial))
+        write_text(partial / "README.md", SharedRun.of(partial, weights, licence).card(title, partial))
     return out
 
 
