@@ -1,6 +1,7 @@
 """Shape annotations are enforced while testing, and no test depends on how fast the machine is."""
 
 import os
+import signal
 
 # Tests run side by side, one per core. Idle threads that wait for each other's cores took three quarters of the time.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -18,6 +19,9 @@ import alewm.kernels.raster_kernels
 import alewm.kernels.token_kernels  # noqa: F401
 
 install_import_hook(["alewm", "alewm_lab"], "beartype.beartype")
+
+# A suite started in the background inherits an ignored SIGINT and would hand it to every command it interrupts.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_runtest_setup(item):

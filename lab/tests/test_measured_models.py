@@ -6,8 +6,10 @@ import torch
 
 from alewm.capacity.prefix import prefix_masks
 from alewm.capacity.support import survival
+from alewm.envs import reacher
 from alewm.evaluation.held_out import Trained
 from alewm.sweeps.library import TrainingWork
+from alewm_lab.experiments.measured_models import pixels_per_metre
 from alewm_lab.experiments.request import Request, make_scale
 from alewm_lab.experiments.theory import encoded_windows, forced_losses, variance_beside_survival
 from smoke_runs import CPU, smoke_library
@@ -56,3 +58,14 @@ def test_the_survival_of_q_is_beside_that_of_the_prior(place):
     assert found["prior_survival"] == pytest.approx(survival(prior, support).tolist())
     assert found["raw_variance"] == pytest.approx(windows.latents.flatten(0, 1).var(0, correction=0).tolist())
     assert not any(found["masked_variance"][support.capacities[1] :])
+
+
+def test_a_metre_takes_as_many_pixels_as_reachers_picture_says():
+    """The stretched arm, pointing right, ends where the finger's outer edge is; its radius is a centimetre."""
+    envs = reacher.ReacherVectorEnv(2, device="cpu", image_size=reacher.IMAGE_SIZE)
+    rows = {"qpos": np.array([[0.0, 0.0], [np.pi, 0.0]]), "qvel": np.zeros((2, 2))}
+    envs.reset_to(rows, rows)
+    right, left = envs.render().int()
+    changed = (right - left).abs().sum(-1)[:, reacher.IMAGE_SIZE // 2 :].amax(0) > 60
+    reach = changed.nonzero().max().item() + 1
+    assert reach == pytest.approx((2 * reacher.LINK_LENGTH + 0.01) * pixels_per_metre(), abs=2)
