@@ -59,6 +59,10 @@ class DemoScale:
         changes = {**self.changes, "training.seed": seed}
         return {name: overridden(preset(preset_name), changes) for name, preset_name in self.presets.items()}
 
+    def settings(self) -> EvaluationSettings:
+        """How each run is evaluated."""
+        return EvaluationSettings(num_episodes=self.num_pairs, planning=PlanningConfig(cem=self.cem))
+
     def device(self) -> torch.device:
         """Where models learn and plan; a missing GPU is refused."""
         found = find_device("auto" if self.needs_gpu else "cpu")
@@ -147,47 +151,100 @@ def _learners(
 ) -> Iterator["_Learners"]:
     """A process for each run, which waits for the data; all end with the block."""
     num_threads = max(1, num_available_cores() // max(1, len(configs)))
-    workers: list[WorkerProcess] = []
+    learners: list[_Learner] = []
     try:
         for name, config in configs.items():
-            workers.append(WorkerProcess(_work, config, data, out / name, sizes, device, num_threads))
-        yield _Learners(workers, {out / name: config for name, config in configs.items()})
+            worker = WorkerProcess(_work, config, data, out / name, sizes, device, num_threads)
+            learners.append(_Learner(worker, out / name, config))
+        yield _Learners(learners, sizes.num_pairs * sizes.settings().most_plans_per_episode())
     finally:
-        end_workers(workers)
+        end_workers([learner.worker for learner in learners])
+
+
+@dataclass
+class _Learner:
+    """A process that trains and evaluates one run."""
+
+    worker: WorkerProcess
+    run: Path
+    config: RunConfig
+    num_plans: int = 0
+    """Plans made so far, as the process has said."""
+    problem: str | None = None
+    """Why it failed, as the process has said."""
+
+    def num_updates(self) -> int:
+        """Updates made so far, as the run's metrics say."""
+        return max((entry["step"] for entry in read_metrics(self.run / "metrics.jsonl")), default=0)
+
+    def listen(self) -> None:
+        """Read what the process has said since."""
+        with suppress(EOFError, OSError):
+            while self.worker.pipe.poll():
+                said = self.worker.pipe.recv()
+                if isinstance(said, int):
+                    self.num_plans += said
+                else:
+                    self.problem = said
+
+    def raise_failure(self) -> NoReturn:
+        """Raise what the process has sent."""
+        if self.problem is None:
+            raise RuntimeError("A worker of the demo failed; what it says is above.")
+        raise InputError(self.problem)
 
 
 @dataclass(frozen=True)
 class _Learners:
     """The processes that train and evaluate."""
 
-    workers: Sequence[WorkerProcess]
-    configs: Mapping[Path, RunConfig]
+    learners: Sequence[_Learner]
+    plans_each: int
+    """Plans of a run, at most: an episode that ends early needs fewer."""
 
     def finish(self) -> None:
         """Hand the data to the workers; wait until all are done or one has failed."""
-        if not self.workers:
+        if not self.learners:
             return
-        for worker in self.workers:
+        for learner in self.learners:
             with suppress(BrokenPipeError):  # it died, which `_watch` will find
-                worker.pipe.send("recorded")
-        total = sum(config.training.total_steps(1) for config in self.configs.values())
-        logs, names = [run / "metrics.jsonl" for run in self.configs], [run.name for run in self.configs]
-        with Progress(f"training {' and '.join(names)}", total, "updates", done=_updates(logs)) as bar:
-            _watch(self.workers, lambda: _updates(logs), bar)
-        with Progress("planning to held-out goals", len(self.workers), "models") as bar:
-            _watch(self.workers, lambda: sum(worker.process.exitcode == 0 for worker in self.workers), bar)
-        for worker in self.workers:
-            if worker.process.exitcode:
-                _raise_failure(worker)
+                learner.worker.pipe.send("recorded")
+        names = " and ".join(learner.run.name for learner in self.learners)
+        total = sum(learner.config.training.total_steps(1) for learner in self.learners)
+        with Progress(f"training {names}", total, "updates", done=self._updates()) as bar:
+            self._watch(self._updates, bar)
+        with Progress(f"planning with {names}", self.plans_each * len(self.learners), "plans") as bar:
+            self._watch(self._plans, bar)
+        for learner in self.learners:
+            if learner.worker.process.exitcode:
+                learner.raise_failure()
 
+    def _updates(self) -> int:
+        return sum(learner.num_updates() for learner in self.learners)
 
-def _raise_failure(worker: WorkerProcess) -> NoReturn:
-    """Raise what a worker that failed has sent."""
-    try:
-        problem = worker.pipe.recv()
-    except (EOFError, OSError):
-        raise RuntimeError("A worker of the demo failed; what it says is above.") from None
-    raise InputError(problem)
+    def _plans(self) -> int:
+        """Plans made so far; a run that has been evaluated needs no more."""
+        return sum(
+            self.plans_each if learner.worker.process.exitcode == 0 else min(learner.num_plans, self.plans_each - 1)
+            for learner in self.learners
+        )
+
+    def _watch(self, count: Callable[[], int], bar: Progress) -> None:
+        """Move `bar` as `count` grows, until it is full, no worker is left or one has failed."""
+        while bar.done < bar.total and not any(learner.worker.process.exitcode for learner in self.learners):
+            running = [each.worker.process.sentinel for each in self.learners if each.worker.process.is_alive()]
+            if running:
+                wait(running, timeout=_POLL_SECONDS)
+            for learner in self.learners:
+                learner.listen()
+            bar.advance(max(0, count() - bar.done), self._ahead())
+            if not running:
+                return
+
+    def _ahead(self) -> str:
+        """Which runs plan while others still train."""
+        planning = [learner.run.name for learner in self.learners if learner.num_plans]
+        return f"({', '.join(planning)} plans already)" if 0 < len(planning) < len(self.learners) else ""
 
 
 def _work(
@@ -201,31 +258,13 @@ def _work(
 ) -> None:
     torch.set_num_threads(num_threads)
     try:
-        planning = PlanningConfig(cem=sizes.cem)
         rehearse(config, device)
         pipe.recv()  # once the episodes are recorded
         # Where the processor computes, it has one thread for decoding; beside a GPU it has nothing else to do.
         num_decoders = 1 if device.type == "cpu" else num_threads
         preset = sizes.presets[run.name]
         train_run(config, data, run, device=device, preset=preset, num_threads=num_decoders, is_silent=True)
-        settings = EvaluationSettings(num_episodes=sizes.num_pairs, planning=planning)
-        evaluate_run(run, settings, device=device, out=run, is_silent=True)
+        evaluate_run(run, sizes.settings(), device=device, out=run, is_silent=True, on_search=pipe.send)
     except InputError as error:
         pipe.send(str(error))
         raise SystemExit(1) from error
-
-
-def _watch(workers: Sequence[WorkerProcess], count: Callable[[], int], bar: Progress) -> None:
-    """Move `bar` as `count` grows, until it is full, no worker is left or one has failed."""
-    while bar.done < bar.total and not any(worker.process.exitcode for worker in workers):
-        running = [worker.process.sentinel for worker in workers if worker.process.is_alive()]
-        if running:
-            wait(running, timeout=_POLL_SECONDS)
-        bar.advance(max(0, count() - bar.done))
-        if not running:
-            return
-
-
-def _updates(logs: list[Path]) -> int:
-    """Updates made so far, as the metrics of all runs say."""
-    return sum(max((entry["step"] for entry in read_metrics(log)), default=0) for log in logs)

@@ -15,6 +15,8 @@ def test_the_demo_compares_both_methods_and_is_not_repeated(alewm, alewm_here, r
     done = alewm("demo", "--scale", "smoke", "--out", "demo")
     assert done.stdout.splitlines()[-1] == "demo/report/index.html"
     assert "CEM" in done.stdout
+    assert "training alewm and lewm: 12/12 updates" in done.stderr
+    assert "planning with alewm and lewm: 16/16 plans" in done.stderr
     result = json.loads((tmp_path / "demo/result.json").read_text())
     assert result["alewm"]["support"][-1] == result["lewm"]["support"][-1]
     assert result["lewm"]["capacity_counts"] == {str(result["lewm"]["support"][-1]): 4}

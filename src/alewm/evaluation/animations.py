@@ -23,8 +23,11 @@ Film = tuple[UInt8[Tensor, "frames Y X 3"], UInt8[Tensor, "Y X 3"]]
 ACTIONS = "actions.safetensors"
 """The file of executed actions [B, budget, action_dim], from which every episode can be replayed."""
 
-GAP = 8
-"""Pixels between the episode and its goal, before enlarging."""
+GAP = 16
+"""Pixels between the episode and its goal."""
+
+FILM_HEIGHT = 160
+"""Pixels, about: frames are enlarged by a whole factor."""
 
 FRAMES_PER_SECOND = 12
 PAUSE_MILLISECONDS = 1200
@@ -92,27 +95,38 @@ def replayed(folder: Path, indices: Sequence[int], image_size: int | None = None
 
 
 def write_gif(
-    path: Path, frames: UInt8[Tensor, "frames Y X 3"], goal: UInt8[Tensor, "Y X 3"], *, height: int = 160
+    path: Path, frames: UInt8[Tensor, "frames Y X 3"], goal: UInt8[Tensor, "Y X 3"], *, height: int = FILM_HEIGHT
 ) -> None:
     """Write the episode beside its goal, about `height` pixels high."""
-    write_bytes(path, as_gif([[frame, goal] for frame in frames], scale=max(1, round(height / goal.shape[0]))))
+    write_bytes(path, as_gif([[frame, goal] for frame in frames], height))
 
 
-def as_gif(pictures: Sequence[Sequence[UInt8[Tensor, "Y _ 3"]]], scale: int = 1) -> bytes:
+def as_gif(pictures: Sequence[Sequence[UInt8[Tensor, "Y _ 3"]]], height: int = 0) -> bytes:
     """Pictures, each of parts side by side, as an animation that loops with a pause on the last one."""
-    drawn = []
-    for parts in pictures:
-        image = side_by_side(parts)
-        drawn.append(image.resize((image.width * scale, image.height * scale), Image.Resampling.NEAREST))
+    rows = [side_by_side(parts, height) for parts in pictures]
+    width, height = rows[0].size
+    sheet = Image.new("RGB", (width, height * len(rows)))
+    for i, row in enumerate(rows):
+        sheet.paste(row, (0, i * height))
+    sheet = sheet.quantize(256, kmeans=2)  # one palette, so that of a frame only what moved is stored
+    drawn = [sheet.crop((0, i * height, width, (i + 1) * height)) for i in range(len(rows))]
     duration = [1000 // FRAMES_PER_SECOND] * (len(drawn) - 1) + [PAUSE_MILLISECONDS]
     buffer = io.BytesIO()
     drawn[0].save(buffer, format="GIF", save_all=True, append_images=drawn[1:], duration=duration, loop=0)
     return buffer.getvalue()
 
 
-def side_by_side(parts: Sequence[UInt8[Tensor, "Y _ 3"]]) -> Image.Image:
-    """Pictures of one height in a row, with a grey gap between them."""
-    first, *others = parts
-    gap = torch.full((first.shape[0], GAP, 3), 128, dtype=torch.uint8)
-    joined = torch.cat([first, *(part for other in others for part in (gap, other))], 1)
-    return Image.fromarray(joined.contiguous().numpy())
+def side_by_side(parts: Sequence[UInt8[Tensor, "Y _ 3"]], height: int = 0) -> Image.Image:
+    """Pictures of one height in a row, each enlarged by a whole factor to about `height`, with white between them.
+
+    What is between them has the width of `GAP` whatever the factor is, so that it is not taken for a wall of the task.
+    """
+    scale = max(1, round(height / parts[0].shape[0]))
+    images = [Image.fromarray(part.contiguous().numpy()) for part in parts]
+    images = [image.resize((image.width * scale, image.height * scale), Image.Resampling.NEAREST) for image in images]
+    row = Image.new("RGB", (sum(image.width + GAP for image in images) - GAP, images[0].height), "white")
+    x = 0
+    for image in images:
+        row.paste(image, (x, 0))
+        x += image.width + GAP
+    return row

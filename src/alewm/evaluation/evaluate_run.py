@@ -191,6 +191,7 @@ def evaluate_run(
     num_animations: int = 4,
     out: Path | None = None,
     is_silent: bool = False,
+    on_search: Callable[[int], None] | None = None,
     command: str | None = None,
 ) -> EvaluatedRun:
     """Success of the newest checkpoint of `run`, written to result.json, episodes.jsonl, actions and animations/.
@@ -199,7 +200,8 @@ def evaluate_run(
     data sets, `settings.data_set` or the file at `data_path` says which one is meant. Results of other settings are
     never replaced: they get a folder of their own (`settings.results_folder`). Those of these very settings are made
     anew, except in the folder of a shared model: what was published stays, and the new results are compared with it.
-    `command` is what the results name as their command, if not the one that was typed.
+    A silent evaluation calls `on_search` after each search for a group of episodes, with their number. `command` is
+    what the results name as their command, if not the one that was typed.
     """
     made_with = provenance(command)  # taken at the start: the working tree may change meanwhile
     checkpoint = latest_checkpoint(run)
@@ -236,14 +238,15 @@ def evaluate_run(
     pairs = find_pairs(run, learned, settings, data_path)
     image_size = description.config.model.encoder.image_size
     where, drawing = simulation_device(device), drawing_of(task, learned, settings)
-    progress = nullcontext() if is_silent else _bar(run, planner, len(pairs), settings.budget)
+    num_plans = len(pairs) * settings.most_plans_per_episode()
+    progress = nullcontext() if is_silent else Progress(f"planning with {run.name}", num_plans, "plans")
     with idle_threads(device), progress as bar:
         shown = None if bar is None else _Shown(bar, planner)
         found = evaluate_planner(
             lambda count: task.make_vector_env(count, where, image_size, drawing),
             *(pairs, planner, model.log_prior.exp()),
             budget=settings.budget,
-            on_search=None if shown is None else shown.searched,
+            on_search=on_search if shown is None else shown.searched,
         )
         if bar is not None:
             bar.finish()
@@ -278,12 +281,6 @@ def _write(folder: Path, found: Evaluation, result: dict[str, Any]) -> Path:
     save_tensors(folder / ACTIONS, {"actions": found.outcome.actions.contiguous()})
     write_json(folder / "result.json", result)
     return folder / "result.json"
-
-
-def _bar(run: Path, planner: Planner, num_pairs: int, budget: int) -> Progress:
-    """Progress bar over plans; episodes that end early need fewer."""
-    plans_per_episode = -(-budget // (planner.config.executed_blocks * planner.frame_skip))
-    return Progress(f"planning with {run.name}", num_pairs * plans_per_episode, "plans")
 
 
 class _Shown:

@@ -54,6 +54,10 @@ class EvaluationSettings:
         """These settings for a model with this frame skip."""
         return replace(self, planning=self.planning.at_frame_skip(frame_skip))
 
+    def most_plans_per_episode(self) -> int:
+        """Plans of an episode that does not end before its budget does."""
+        return -(-self.budget // (self.planning.executed_blocks * (self.planning.frame_skip or FRAME_SKIP)))
+
     def identity(self) -> dict[str, Any]:
         """All that can change an outcome, as plain JSON values."""
         values = to_dict(self)

@@ -9,7 +9,7 @@ from typing import Any
 from PIL import Image, ImageSequence
 
 from alewm.errors import InputError
-from alewm.evaluation.animations import replayed, side_by_side
+from alewm.evaluation.animations import FILM_HEIGHT, replayed, side_by_side
 from alewm.evaluation.decoder import DECODER, NUM_EXAMPLES
 from alewm.evaluation.evaluate_run import interval_in_words
 from alewm.evaluation.imagination import HOLDING_STILL, IMAGINATION, imagine_run
@@ -381,7 +381,7 @@ def _replay_missing(
         return
     for pair, (frames, goal) in zip(missing, films, strict=True):
         record = run.records[named[pair]]
-        by_pair[pair][index] = [side_by_side([frame, goal]) for frame in frames]
+        by_pair[pair][index] = [side_by_side([frame, goal], FILM_HEIGHT) for frame in frames]
         outcomes[pair, index] = f"{'reached' if record.success else 'missed'}, k = {record.capacity}"
 
 
