@@ -72,6 +72,8 @@ def test_help_is_wrapped_to_the_terminal_and_not_where_its_source_is(capsys, mon
         (("evaluate", "run", "--capcity", 8), "`alewm evaluate` has no flag --capcity. Did you mean --capacity?"),
         (("evaluate", "run", "--capcity=8"), "no flag --capcity. Did you mean --capacity?"),
         (("train", "two-room", "--dynamics", 8), "has no flag --dynamics. It is a flag of evaluate."),
+        (("train", "two-room", "--width", 100), "--width is one of tiny, 96, 192, 384; got '100'."),
+        (("evaluate", "run", "--search=random"), "--search is one of cem, icem, mppi, gradient; got 'random'."),
         (("train", "two-room", "more"), "does not know what 'more' is for"),
         (("bench", "planner", "--capacitis", 8), "Did you mean --capacities?"),
     ],

@@ -112,7 +112,7 @@ class Explore:
     browsers on this machine. Needs the extra `explore`; imagined frames need `alewm decode RUN`.
     """
 
-    runs: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN [RUN2]")]
+    runs: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN [RUN2]", help_behavior_hint="")]
     """One run folder or two."""
     data: Maybe[Path] = None
     """The data file, if it is no longer where the run was trained and the run brings no pairs."""

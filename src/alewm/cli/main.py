@@ -3,6 +3,7 @@
 import difflib
 import errno
 import inspect
+import itertools
 import os
 import re
 import shutil
@@ -13,7 +14,7 @@ import types
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from pathlib import Path
-from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import tyro
 
@@ -178,6 +179,8 @@ def parsed(groups: Groups, program: str, arguments: Sequence[str]) -> Any:
         raise InputError(f"unknown verb {name!r}.{hint} `{program} --help` lists all.")
     if {"-h", "--help"} & set(arguments):
         _let_help_flow(verbs[name])
+    else:
+        _check_choices(verbs[name], arguments[1:])
     verb: Any
     verb, unknown = tyro.cli(
         verbs[name],
@@ -190,6 +193,21 @@ def parsed(groups: Groups, program: str, arguments: Sequence[str]) -> Any:
     if unknown:
         raise InputError(_unknown_argument(unknown, name, verbs, program))
     return verb
+
+
+def _check_choices(verb: type, arguments: Sequence[str]) -> None:
+    """Refuse a value that is none of its flag's choices, naming them in their order; tyro's message shuffles them."""
+    choices: dict[str, list[str]] = {}
+    for name, hint in get_type_hints(verb).items():
+        members = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
+        literal = [each for each in members if get_origin(each) is Literal]
+        if literal:
+            choices[f"--{name.replace('_', '-')}"] = [str(choice) for choice in get_args(literal[0])]
+    for argument, following in itertools.pairwise((*arguments, "")):
+        flag, equals, value = argument.partition("=")
+        given = value if equals else following
+        if given not in choices.get(flag, [given]):
+            raise InputError(f"{flag} is one of {', '.join(choices[flag])}; got {given!r}.")
 
 
 def _let_help_flow(verb: type) -> None:
