@@ -200,9 +200,11 @@ def _check_choices(verb: type, arguments: Sequence[str]) -> None:
     choices: dict[str, list[str]] = {}
     for name, hint in get_type_hints(verb).items():
         members = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
-        literal = [each for each in members if get_origin(each) is Literal]
-        if literal:
-            choices[f"--{name.replace('_', '-')}"] = [str(choice) for choice in get_args(literal[0])]
+        named = [each for each in members if each is not types.NoneType]
+        # A flag that also takes a number or a path is left to tyro.
+        if all(get_origin(each) is Literal for each in named):
+            values = [str(choice) for each in named for choice in get_args(each)]
+            choices[f"--{name.replace('_', '-')}"] = values
     for argument, following in itertools.pairwise((*arguments, "")):
         flag, equals, value = argument.partition("=")
         given = value if equals else following
