@@ -148,3 +148,10 @@ def test_words_that_ask_for_no_preset_are_refused():
         resolve_preset("two-room-192", "96")
     with pytest.raises(InputError, match="two-room"):
         resolve_preset("two-rom")
+
+
+@pytest.mark.parametrize("width", ["tiny", "192"])
+def test_a_latent_that_is_asked_for_is_the_latent_that_is_trained(width):
+    name = resolve_preset("two-room", width, "lewm", 8)
+    assert preset(name) == make_preset("two-room", width, "lewm", 8)
+    assert preset(name).model.latent_dim == 8

@@ -96,8 +96,11 @@ def preset_name(task: str, width: int | str = 192, method: Method = "alewm", lat
     name = f"{task}-{width}"
     if method != "lewm":
         return name if method == "alewm" else f"{name}-{method}"
-    latent = _lewm_latent(_base(task, str(width)), latent_dim)
-    return f"{name}-lewm" if str(width) == "tiny" else f"{name}-lewm-{latent}"
+    base = _base(task, str(width))
+    latent = _lewm_latent(base, latent_dim)
+    # The records of tiny models at full width have names without a latent.
+    is_implied = str(width) == "tiny" and latent == base.model.latent_dim
+    return f"{name}-lewm" if is_implied else f"{name}-lewm-{latent}"
 
 
 def preset(name: str) -> RunConfig:
