@@ -19,7 +19,7 @@ MPS = torch.device("mps")
 # Files that may name a device beyond comparing a kind, and why.
 MAY_NAME = {
     "devices.py": "the one place where names become devices",
-    "capacity/prefix.py": "the default where no device is given",
+    "capacity/support.py": "the default where no device is given",
     "training/random_streams.py": "the default where no device is given",
     "training/checkpoint.py": "the default where no device is given",
     "evaluation/decoder.py": "the default where no device is given",

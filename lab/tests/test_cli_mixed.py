@@ -210,7 +210,7 @@ def test_a_data_set_is_named_by_its_task_or_by_its_file(evaluated, files, alewm_
     assert "Unknown data set of this run 'tworoom'" in refused("evaluate", run, "--task", "tworoom", *few)
     assert "was trained on data with fingerprint" in refused("evaluate", run, "--task", SETS[0], "--data", files[1])
     assert "name one with --task" in refused("evaluate", run, "--out", "elsewhere")
-    assert "Only a model of one task can be probed" in refused("probe", run)
+    assert "This command takes a model of one task" in refused("probe", run)
     foreign = shutil.copy(files[0], tmp_path / "foreign.h5")
     with h5py.File(foreign, "r+") as file:
         file["action"][0] = 0.125

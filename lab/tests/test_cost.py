@@ -10,9 +10,8 @@ import pytest
 
 from alewm.sweeps.library import EvaluationWork, Library
 from alewm.training.presets import SEEDS, preset
-from alewm_lab.experiments import estimate as cost
-from alewm_lab.experiments.estimate import evaluation_cost, update_cost
-from alewm_lab.experiments.framework import RECIPES, estimated_hours
+from alewm_lab.experiments import framework as cost
+from alewm_lab.experiments.framework import RECIPES, estimated_hours, evaluation_cost, update_cost
 from alewm_lab.experiments.request import Request, make_scale
 from alewm_lab.publishing.published import read_published
 

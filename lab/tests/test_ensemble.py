@@ -113,8 +113,7 @@ def test_the_selector_s_gradient_does_not_reach_the_encoder():
 
 def test_exact_marginalisation_is_the_expectation_of_the_sampled_loss():
     """The sampled prediction loss, averaged over many draws of capacity, is the marginal one."""
-    from alewm.capacity.prefix import gumbel_noise
-    from alewm.capacity.support import log_polynomial_prior
+    from alewm.capacity.support import gumbel_noise, log_polynomial_prior
     from alewm_lab.oscillator.training import Batch, EnsembleObjective
 
     sampled, marginal = quick(), quick(control="marginal")

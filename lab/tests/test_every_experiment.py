@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from alewm_lab.experiments.framework import RECIPES, write_experiments_report, write_outcome
+from alewm_lab.experiments.framework import RECIPES
+from alewm_lab.publishing.experiment_page import write_experiments_report, write_outcome
 from smoke_runs import perform, smoke_library
 
 

@@ -4,14 +4,13 @@ import numpy as np
 import pytest
 import torch
 
-from alewm.capacity.prefix import prefix_masks
-from alewm.capacity.support import survival
+from alewm.capacity.support import prefix_masks, survival
 from alewm.envs import reacher
 from alewm.evaluation.held_out import Trained
 from alewm.sweeps.library import TrainingWork
-from alewm_lab.experiments.measured_models import pixels_per_metre
+from alewm_lab.experiments.episodes import pixels_per_metre
+from alewm_lab.experiments.measured_models import encoded_windows, forced_losses, variance_beside_survival
 from alewm_lab.experiments.request import Request, make_scale
-from alewm_lab.experiments.theory import encoded_windows, forced_losses, variance_beside_survival
 from smoke_runs import CPU, smoke_library
 
 

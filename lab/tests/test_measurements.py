@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from alewm.evaluation.probes import fit_networks, fit_ridge, recovered
-from alewm_lab.experiments.rollouts import draw_episodes
-from alewm_lab.experiments.theory import order_of_gains
+from alewm_lab.experiments.episodes import draw_episodes
+from alewm_lab.experiments.measured_models import order_of_gains
 
 
 def samples(seed, *shape):

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from alewm_lab.table_formats import scientific
+from alewm_lab.presentation import scientific
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,8 @@ import pytest
 from alewm.errors import InputError
 from alewm.evaluation.statistics import Spread
 from alewm.tables import Cell, Table
-from alewm_lab.table_formats import latex, mark_best
+from alewm_lab.presentation import mark_best
+from alewm_lab.publishing.experiment_page import latex
 
 TABLE = Table.of(
     "success",

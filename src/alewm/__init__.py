@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from alewm.planning.policy import Policy as Policy
     from alewm.planning.search import CEM as CEM
     from alewm.planning.search import CEMConfig as CEMConfig
-    from alewm.regularizers.mix_sigreg import MixSIGReg as MixSIGReg
+    from alewm.regularizers.sigreg import MixSIGReg as MixSIGReg
     from alewm.regularizers.sigreg import SIGReg as SIGReg
 
 # There is no __all__, on purpose: with one, help(alewm) would be thousands of lines of inherited methods.
@@ -66,7 +66,7 @@ _HOME_OF = {
     "CapacitySupport": "alewm.capacity.support",
     "EpisodeStore": "alewm.data.store",
     "InputError": "alewm.errors",
-    "MixSIGReg": "alewm.regularizers.mix_sigreg",
+    "MixSIGReg": "alewm.regularizers.sigreg",
     "Planner": "alewm.planning.planner",
     "PlanningConfig": "alewm.planning.planner",
     "Policy": "alewm.planning.policy",

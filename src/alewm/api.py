@@ -29,9 +29,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from alewm.capacity.prefix import modal_index
+from alewm.capacity.support import modal_index
 from alewm.cli.data_files import Collect
-from alewm.cli.evaluate import Evaluate
+from alewm.cli.look import Evaluate
 from alewm.cli.train import Train
 from alewm.data.store import EpisodeStore
 from alewm.devices import find_device

@@ -7,12 +7,12 @@ Every stage leaves its result in the folder, so that repeating the command conti
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from typing import Any, Literal, NoReturn
+from typing import Any, Literal
 
 import torch
 
@@ -62,6 +62,10 @@ class DemoScale:
     def settings(self) -> EvaluationSettings:
         """How each run is evaluated."""
         return EvaluationSettings(num_episodes=self.num_pairs, planning=PlanningConfig(cem=self.cem))
+
+    def most_plans(self) -> int:
+        """Plans of one run's evaluation, at most."""
+        return self.num_pairs * self.settings().most_plans_per_episode()
 
     def device(self) -> torch.device:
         """Where models learn and plan; a missing GPU is refused."""
@@ -118,57 +122,37 @@ def run_demo(out: Path, *, scale: ScaleName, seed: int) -> DemoResult:
     configs, device = sizes.configs(seed), sizes.device()
     asked = {"scale": asdict(sizes), "seed": seed, "runs": {name: to_dict(config) for name, config in configs.items()}}
     folder = RunFolder(out).open(json.loads(json.dumps(asked)))
-    data, clock = out / "two-room.h5", _Clock()
-    unfinished = {name: config for name, config in configs.items() if not _is_evaluated(out / name)}
-    with _learners(out, data, sizes, unfinished, device) as learners:
-        size = configs["alewm"].model.encoder.image_size
-        collect_task("two-room", data, num_episodes=sizes.num_episodes, seed=seed, image_size=size)
-        clock.lap("collecting")
-        learners.finish()
-        clock.lap("training and planning")
-    results = {name: RunFolder(out / name).result() for name in configs}
-    folder.finish({"seconds": clock.seconds, **results})
-    return DemoResult(results, clock.seconds)
-
-
-class _Clock:
-    def __init__(self) -> None:
-        self.seconds: dict[str, float] = {}
-        self._began = time.perf_counter()
-
-    def lap(self, stage: str) -> None:
-        now = time.perf_counter()
-        self.seconds[stage], self._began = now - self._began, now
-
-
-def _is_evaluated(run: Path) -> bool:
-    return "evaluated" in RunFolder(run).result()
-
-
-@contextmanager
-def _learners(
-    out: Path, data: Path, sizes: DemoScale, configs: Mapping[str, RunConfig], device: torch.device
-) -> Iterator["_Learners"]:
-    """A process for each run, which waits for the data; all end with the block."""
-    num_threads = max(1, num_available_cores() // max(1, len(configs)))
+    data, began = out / "two-room.h5", time.perf_counter()
+    unfinished = [name for name in configs if "evaluated" not in RunFolder(out / name).result()]
+    num_threads = max(1, num_available_cores() // max(1, len(unfinished)))
     learners: list[_Learner] = []
     try:
-        for name, config in configs.items():
-            worker = WorkerProcess(_work, config, data, out / name, sizes, device, num_threads)
-            learners.append(_Learner(worker, out / name, config))
-        yield _Learners(learners, sizes.num_pairs * sizes.settings().most_plans_per_episode())
+        for name in unfinished:
+            worker = WorkerProcess(_work, configs[name], data, out / name, sizes, device, num_threads)
+            learners.append(_Learner(worker, out / name, configs[name], sizes.most_plans()))
+        size = configs["alewm"].model.encoder.image_size
+        collect_task("two-room", data, num_episodes=sizes.num_episodes, seed=seed, image_size=size)
+        recorded = time.perf_counter()
+        if learners:
+            _finish(learners)
+        seconds = {"collecting": recorded - began, "training and planning": time.perf_counter() - recorded}
     finally:
         end_workers([learner.worker for learner in learners])
+    results = {name: RunFolder(out / name).result() for name in configs}
+    folder.finish({"seconds": seconds, **results})
+    return DemoResult(results, seconds)
 
 
 @dataclass
 class _Learner:
-    """A process that trains and evaluates one run."""
+    """A process that waits for the data, then trains and evaluates one run."""
 
     worker: WorkerProcess
     run: Path
     config: RunConfig
-    num_plans: int = 0
+    most_plans: int
+    """Plans of its evaluation, at most: an episode that ends early needs fewer."""
+    plans_told: int = 0
     """Plans made so far, as the process has said."""
     problem: str | None = None
     """Why it failed, as the process has said."""
@@ -177,74 +161,54 @@ class _Learner:
         """Updates made so far, as the run's metrics say."""
         return max((entry["step"] for entry in read_metrics(self.run / "metrics.jsonl")), default=0)
 
+    def num_plans(self) -> int:
+        """Plans made so far; a run that has been evaluated needs no more."""
+        return self.most_plans if self.worker.process.exitcode == 0 else min(self.plans_told, self.most_plans - 1)
+
     def listen(self) -> None:
         """Read what the process has said since."""
         with suppress(EOFError, OSError):
             while self.worker.pipe.poll():
                 said = self.worker.pipe.recv()
                 if isinstance(said, int):
-                    self.num_plans += said
+                    self.plans_told += said
                 else:
                     self.problem = said
 
-    def raise_failure(self) -> NoReturn:
-        """Raise what the process has sent."""
-        if self.problem is None:
-            raise RuntimeError("A worker of the demo failed; what it says is above.")
-        raise InputError(self.problem)
+
+def _finish(learners: Sequence[_Learner]) -> None:
+    """Hand the data to the workers; wait until all are done or one has failed."""
+    for learner in learners:
+        with suppress(BrokenPipeError):  # it died, which `_watch` will find
+            learner.worker.pipe.send("recorded")
+    names = " and ".join(learner.run.name for learner in learners)
+    num_updates = sum(learner.config.training.total_steps(1) for learner in learners)
+    done = sum(map(_Learner.num_updates, learners))
+    with Progress(f"training {names}", num_updates, "updates", done=done) as bar:
+        _watch(learners, _Learner.num_updates, bar)
+    num_plans = sum(learner.most_plans for learner in learners)
+    with Progress(f"planning with {names}", num_plans, "plans") as bar:
+        _watch(learners, _Learner.num_plans, bar)
+    for learner in learners:
+        if learner.worker.process.exitcode:
+            if learner.problem is None:
+                raise RuntimeError("A worker of the demo failed; what it says is above.")
+            raise InputError(learner.problem)
 
 
-@dataclass(frozen=True)
-class _Learners:
-    """The processes that train and evaluate."""
-
-    learners: Sequence[_Learner]
-    plans_each: int
-    """Plans of a run, at most: an episode that ends early needs fewer."""
-
-    def finish(self) -> None:
-        """Hand the data to the workers; wait until all are done or one has failed."""
-        if not self.learners:
+def _watch(learners: Sequence[_Learner], count: Callable[[_Learner], int], bar: Progress) -> None:
+    """Move `bar` as the sum of `count` grows, until it is full, no worker is left or one has failed."""
+    while bar.done < bar.total and not any(learner.worker.process.exitcode for learner in learners):
+        running = [each.worker.process.sentinel for each in learners if each.worker.process.is_alive()]
+        if running:
+            wait(running, timeout=_POLL_SECONDS)
+        for learner in learners:
+            learner.listen()
+        planning = [learner.run.name for learner in learners if learner.plans_told]
+        note = f"({', '.join(planning)} plans already)" if 0 < len(planning) < len(learners) else ""
+        bar.advance(max(0, sum(map(count, learners)) - bar.done), note)
+        if not running:
             return
-        for learner in self.learners:
-            with suppress(BrokenPipeError):  # it died, which `_watch` will find
-                learner.worker.pipe.send("recorded")
-        names = " and ".join(learner.run.name for learner in self.learners)
-        total = sum(learner.config.training.total_steps(1) for learner in self.learners)
-        with Progress(f"training {names}", total, "updates", done=self._updates()) as bar:
-            self._watch(self._updates, bar)
-        with Progress(f"planning with {names}", self.plans_each * len(self.learners), "plans") as bar:
-            self._watch(self._plans, bar)
-        for learner in self.learners:
-            if learner.worker.process.exitcode:
-                learner.raise_failure()
-
-    def _updates(self) -> int:
-        return sum(learner.num_updates() for learner in self.learners)
-
-    def _plans(self) -> int:
-        """Plans made so far; a run that has been evaluated needs no more."""
-        return sum(
-            self.plans_each if learner.worker.process.exitcode == 0 else min(learner.num_plans, self.plans_each - 1)
-            for learner in self.learners
-        )
-
-    def _watch(self, count: Callable[[], int], bar: Progress) -> None:
-        """Move `bar` as `count` grows, until it is full, no worker is left or one has failed."""
-        while bar.done < bar.total and not any(learner.worker.process.exitcode for learner in self.learners):
-            running = [each.worker.process.sentinel for each in self.learners if each.worker.process.is_alive()]
-            if running:
-                wait(running, timeout=_POLL_SECONDS)
-            for learner in self.learners:
-                learner.listen()
-            bar.advance(max(0, count() - bar.done), self._ahead())
-            if not running:
-                return
-
-    def _ahead(self) -> str:
-        """Which runs plan while others still train."""
-        planning = [learner.run.name for learner in self.learners if learner.num_plans]
-        return f"({', '.join(planning)} plans already)" if 0 < len(planning) < len(self.learners) else ""
 
 
 def _work(

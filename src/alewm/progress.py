@@ -14,13 +14,16 @@ LINE_EVERY_SECONDS = 10.0
 class Progress:
     """A bar with rate and time left on a terminal, plain lines in a log file; both on stderr."""
 
-    def __init__(self, title: str, total: int, unit: str, *, done: int = 0) -> None:
-        """`done` units were finished before, by an interrupted run; they do not count towards the rate."""
-        self.title, self.total, self.unit = title, total, unit
+    def __init__(self, title: str, total: int, unit: str, *, done: int = 0, is_silent: bool = False) -> None:
+        """`done` units were finished before, by an interrupted run; they do not count towards the rate.
+
+        A silent one counts, and shows nothing.
+        """
+        self.title, self.total, self.unit, self.is_silent = title, total, unit, is_silent
         self.done = self.before = done
         self.began = self.last_line = time.monotonic()
         self.bar: Bar | None = None
-        if sys.stderr.isatty():
+        if sys.stderr.isatty() and not is_silent:
             self.bar = Bar(
                 TextColumn("{task.description}"),
                 BarColumn(),
@@ -61,6 +64,8 @@ class Progress:
         self.done += amount
         if self.bar is not None:
             self.bar.update(self.task, completed=self.done, description=f"{self.title} {note}".strip())
+            return
+        if self.is_silent:
             return
         now = time.monotonic()
         if now - self.last_line >= LINE_EVERY_SECONDS or (amount and self.done >= self.total):

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from alewm import CapacitySupport
-from alewm.capacity.prefix import (
+from alewm.capacity.support import (
     TEMPERATURE,
     gumbel_noise,
     mask_of_choice,

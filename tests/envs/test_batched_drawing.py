@@ -10,10 +10,10 @@ from alewm.envs import cube
 from alewm.envs.batched_drawing import BatchedPainter, CannotDrawError, poses_of, triangle_scene
 from alewm.envs.collect_task import collect_task
 from alewm.envs.cube import CubeSimulator
-from alewm.envs.drawing import Drawing
 from alewm.envs.offscreen import OffscreenCamera, mujoco
 from alewm.envs.reacher import WRIST_LIMIT, ReacherSimulator
 from alewm.envs.registry import get_task
+from alewm.envs.simulated import Drawing
 from alewm.errors import InputError
 from alewm.evaluation.held_out import drawing_of
 from alewm.evaluation.settings import EvaluationSettings

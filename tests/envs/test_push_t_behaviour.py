@@ -17,16 +17,15 @@ from alewm.envs.push_t.expert import (
     LONGEST,
     SHORTEST,
     Expert,
-    ExpertConfig,
     Pose,
     demonstrate,
     is_reached,
     pose_gap,
     sample_pose,
     sample_start,
-    stream,
 )
 from alewm.envs.push_t.physics import PushTWorld
+from alewm.envs.recording import episode_stream
 from alewm.errors import InputError
 from alewm_lab.benchmarks.published_data import PushTStatistics
 
@@ -73,7 +72,7 @@ def test_what_is_said_to_be_reached_is(demonstrations):
 
 def test_the_expert_acts_even_where_it_cannot_push():
     cornered = np.array([300.0, 300.0, 900.0, 900.0, 1.0, 0.0, 0.0])
-    expert, world = Expert(ExpertConfig(), np.random.default_rng(0)), PushTWorld(cornered)
+    expert, world = Expert(np.random.default_rng(0)), PushTWorld(cornered)
     for _ in range(12):
         action = expert.act(world.state(), Pose(256.0, 256.0, 0.0))
         assert np.isfinite(action).all()
@@ -180,6 +179,6 @@ def test_empty_episodes_and_families_are_refused(options, message):
 
 def test_negative_numbers_are_refused():
     with pytest.raises(InputError, match="not negative, got -1 and 2"):
-        stream(-1, 0, 2)
+        episode_stream(-1, 0, 2)
     with pytest.raises(InputError, match="not negative, got 0 and -3"):
         simulate_episode(0, -3 * REPLAYS)

@@ -7,8 +7,8 @@ from torch import nn
 
 from alewm.errors import InputError
 from alewm.model.predictor import AdaLNBlock, PredictorConfig
-from alewm.model.projector import BatchNorm
 from alewm.model.vit import PatchMap, PixelNormaliser, ViT, ViTConfig, map_with_rounded_gradient
+from alewm.model.world_model import BatchNorm
 
 CONFIG = ViTConfig(image_size=12, patch_size=4, hidden_dim=24, num_blocks=3, num_heads=3, mlp_dim=40)
 

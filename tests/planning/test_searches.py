@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from alewm.planning.noise import candidate_noise
 from alewm.planning.planner import Planner, PlanningConfig
-from alewm.planning.search import ICEM, MPPI, SEARCHES, CEMConfig, Gradient, _colouring
+from alewm.planning.search import SEARCHES, CEMConfig, _colouring, gradient, icem, mppi
 from small_models import our_model
 
 CONFIG = CEMConfig(num_candidates=200, num_iterations=30, num_elites=20)
@@ -77,7 +77,7 @@ def test_a_search_starts_where_it_is_told_and_never_prefers_a_cost_that_is_no_nu
 def test_icem_keeps_its_best_candidate():
     """With momentum 1 the distribution stays, so that only kept candidates can improve the plan."""
     lowest, score = bowls(1)
-    still = ICEM(momentum=1.0, num_kept=5)(score, noise(1), CONFIG)
+    still = icem(score, noise(1), CONFIG, momentum=1.0, num_kept=5)
     drawn = noise(1)
     colouring = _colouring(H, 2.0).float()
     everything = torch.einsum("hg,ibsga->ibsha", colouring, drawn)
@@ -103,7 +103,7 @@ def test_mppi_of_a_low_temperature_takes_the_best_candidate():
     _, score = bowls(1)
     once = CEMConfig(num_candidates=50, num_iterations=1, num_elites=5)
     drawn = noise(1, config=once)
-    found = MPPI(temperature=1e-6)(score, drawn, once)
+    found = mppi(score, drawn, once, temperature=1e-6)
     torch.testing.assert_close(found.mean[0], drawn[0, 0, score(drawn[0]).argmin()])
 
 
@@ -111,7 +111,7 @@ def test_gradient_descent_never_ends_worse_than_it_began():
     """Steps far too long leave the best of the first candidates."""
     _, score = bowls(1, 2)
     drawn = noise(1, 2)
-    found = Gradient(step_size=1e3)(score, drawn, CONFIG)
+    found = gradient(score, drawn, CONFIG, step_size=1e3)
     assert (found.cost <= score(drawn[0]).min(1).values).all()
 
 

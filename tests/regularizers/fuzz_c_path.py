@@ -18,10 +18,8 @@ from alewm import CapacitySupport
 from alewm.errors import InputError
 from alewm.kernels import characteristic_function
 from alewm.kernels.compiled import load_library
-from alewm.regularizers.mix_sigreg import MixSIGReg, mix_sigreg
-from alewm.regularizers.prefix_sigreg import PrefixSIGReg, prefix_sigreg
 from alewm.regularizers.quadrature import EPPS_PULLEY
-from alewm.regularizers.sigreg import SIGReg, sigreg
+from alewm.regularizers.sigreg import MixSIGReg, PrefixSIGReg, SIGReg, mix_sigreg, prefix_sigreg, sigreg
 
 characteristic_function._FLAGS = (*characteristic_function._FLAGS, *FLAGS)
 LEADING = [(), (1,), (3,), (2, 3), (2, 1)]

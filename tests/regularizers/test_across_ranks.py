@@ -6,7 +6,7 @@ import torch.distributed as dist
 import torch.multiprocessing as mp
 
 from alewm import CapacitySupport, MixSIGReg, SIGReg
-from alewm.regularizers.prefix_sigreg import PrefixSIGReg
+from alewm.regularizers.sigreg import PrefixSIGReg
 
 SUPPORT = CapacitySupport((2, 5, 8))
 WEIGHTS, RANKS, NUM, FRAMES = (6, 8), 2, 24, 3

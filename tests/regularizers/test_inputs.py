@@ -9,8 +9,7 @@ import torch
 from address_sanitizer import FUZZ_ROUNDS, run_with_address_sanitizer
 from alewm import CapacitySupport, InputError, MixSIGReg
 from alewm.regularizers.inputs import check_distribution
-from alewm.regularizers.mix_sigreg import mix_sigreg
-from alewm.regularizers.prefix_sigreg import prefix_sigreg
+from alewm.regularizers.sigreg import mix_sigreg, prefix_sigreg
 
 SUPPORT = CapacitySupport((2, 3, 7))
 

@@ -11,11 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from alewm import CapacitySupport, MixSIGReg, SIGReg
-from alewm.capacity.prefix import prefix_masks
-from alewm.capacity.support import polynomial_prior
+from alewm.capacity.support import polynomial_prior, prefix_masks
 from alewm.kernels.characteristic_function import accumulated_prefix_projections, masked_prefix_projections
-from alewm.regularizers.mix_sigreg import mix_sigreg
-from alewm.regularizers.prefix_sigreg import PrefixSIGReg, prefix_sigreg
 from alewm.regularizers.quadrature import (
     EPPS_PULLEY,
     gaussian_cf,
@@ -24,7 +21,7 @@ from alewm.regularizers.quadrature import (
     reach_of_directions,
     within_reach,
 )
-from alewm.regularizers.sigreg import sigreg
+from alewm.regularizers.sigreg import PrefixSIGReg, mix_sigreg, prefix_sigreg, sigreg
 
 WIDTH, DEGREE = 8, -1.5
 SUPPORT = CapacitySupport.every(WIDTH)

@@ -15,8 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from alewm import CapacitySupport
-from alewm.capacity.prefix import prefix_masks
-from alewm.capacity.support import polynomial_prior, survival
+from alewm.capacity.support import polynomial_prior, prefix_masks, survival
 from alewm.regularizers.quadrature import EPPS_PULLEY, prefix_mixture_target, random_directions
 
 capacities = st.sets(st.integers(1, 12), min_size=1, max_size=5).map(lambda ks: tuple(sorted(ks)))

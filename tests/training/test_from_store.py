@@ -85,17 +85,13 @@ def with_training(**changes):
 
 
 def test_windows_of_a_part_are_cut_from_its_own_episodes(data):
-    loaders = {
-        "train": data.training_windows(config(6), CPU, num_threads=1),
-        "validation": data.validation_loader(config(6), 4, CPU, num_threads=1),
-    }
-    for part, loader in loaders.items():
-        with loader:
+    for part in ("train", "validation"):
+        with data.loader(part, config(6), CPU, num_threads=1, batch_size=4) as loader:
             assert loader.index.offsets.tolist() == [data.store.offsets[episode] for episode in data.splits.part(part)]
 
 
 def test_every_look_at_validation_meets_the_same_windows(data):
-    windows = data.validation_windows(with_training(validation_batches=2), CPU, num_threads=1)
+    windows = data.windows(with_training(validation_batches=2), CPU, num_threads=1).validation
     first, again = ([batch.actions for batch in windows] for _ in range(2))
     assert len(first) == 2
     assert not torch.equal(*first)

@@ -5,12 +5,10 @@ import dataclasses
 import pytest
 import torch
 
-from alewm.capacity.prefix import gumbel_noise, prefix_masks
+from alewm.capacity.support import gumbel_noise, prefix_masks
 from alewm.errors import InputError
 from alewm.model.world_model import build_world_model
-from alewm.regularizers.mix_sigreg import MixSIGReg
-from alewm.regularizers.prefix_sigreg import PrefixSIGReg
-from alewm.regularizers.sigreg import SIGReg
+from alewm.regularizers.sigreg import MixSIGReg, PrefixSIGReg, SIGReg
 from alewm.training.config import ObjectiveConfig
 from alewm.training.objective import Objective
 from alewm.training.random_streams import RandomStreams, StepNoise

@@ -3,10 +3,9 @@
 import pytest
 import torch
 
-from alewm.capacity.prefix import gumbel_noise, prefix_masks
+from alewm.capacity.support import gumbel_noise, prefix_masks
 from alewm.model.world_model import build_world_model
-from alewm.regularizers.mix_sigreg import MixSIGReg
-from alewm.regularizers.sigreg import SIGReg
+from alewm.regularizers.sigreg import MixSIGReg, SIGReg
 from alewm.training.config import ObjectiveConfig
 from alewm.training.objective import Objective
 from alewm.training.random_streams import StepNoise

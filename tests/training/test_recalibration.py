@@ -8,8 +8,7 @@ import torch
 
 from alewm.config import to_dict
 from alewm.errors import InputError
-from alewm.model.projector import BatchNorm
-from alewm.model.world_model import WorldModel, build_world_model
+from alewm.model.world_model import BatchNorm, WorldModel, build_world_model
 from alewm.training.checkpoint import load_world_model
 from alewm.training.data import RunWindows
 from alewm.training.objective import Objective

@@ -1,13 +1,161 @@
-"""What one looks at of a trained run: `alewm probe`, `decode`, `explore` and `report`."""
+"""What one looks at of a trained run: `alewm evaluate`, `probe`, `decode`, `explore` and `report`."""
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 import tyro
 
 from alewm.cli.flags import Flag, Maybe, Several
+from alewm.errors import InputError
+
+if TYPE_CHECKING:
+    from alewm.evaluation.evaluate_run import EvaluatedRun
+    from alewm.planning.planner import PlanningConfig
+
+
+@dataclass(frozen=True)
+class Evaluate:
+    """Plan to goals of held-out episodes and count how many are reached.
+
+    Writes result.json, episodes.jsonl and animations/ into the run folder; with other than the default settings, into
+    a folder below RUN/evaluations named after what differs, so that no result replaces another. A run that learned
+    from several data sets has such a folder for each.
+    """
+
+    runs: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN ...", help_behavior_hint="")]
+    """Run folders of `alewm train`, folders of shared models, which bring their held-out pairs along, or repositories
+    of the Hub (OWNER/NAME), which are fetched into runs/OWNER/NAME."""
+    data: Maybe[Path] = None
+    """The data file, if it is no longer where the run was trained."""
+    task: Maybe[str] = None
+    """Of a run that learned from several data sets, the one to evaluate by name, for example two-room; if neither this
+    nor --data is given, all."""
+    split: Literal["test", "validation", "train"] = "test"
+    """Which episodes the pairs come from."""
+    episodes: Maybe[int] = None
+    """How many pairs, the first ones; if not given, all that are stored (200 test, 100 validation)."""
+    pairs_per_episode: Annotated[tuple[int, ...], tyro.conf.arg(help_behavior_hint="(default: 1)")] = (1,)
+    """Pairs of each episode. With 5, 1,000 test pairs tell methods apart more finely; they are others than the 200,
+    drawn once per data file and kept beside it, and their results have a folder of their own. 1 5 evaluates on both."""
+    capacity: str = "modal"
+    """modal (the most probable), modal-every-plan (chosen anew at each plan), sample, best-of, best-of:8,32, or one
+    supported capacity such as 32."""
+    goal_cost: Literal["active", "full"] = "active"
+    """Compare the goal on the planned prefix, or on the whole latent."""
+    dynamics: str = "own"
+    """What imagines the future of a plan: own (the model's predictor), distilled (the small networks that `alewm
+    distill RUN` wrote beside the run), or a folder of such networks."""
+    search: Literal["cem", "icem", "mppi", "gradient"] = "cem"
+    """How candidates are improved: cem (the paper's), icem (smooth noise, elites kept), mppi (weighted average), or
+    gradient (descent from the elites of the first candidates)."""
+    candidates: int = 300
+    """CEM: action sequences scored per iteration."""
+    iterations: int = 30
+    """CEM: times the distribution is refined."""
+    elites: Maybe[int] = None
+    """CEM: best candidates it is refined from; if not given, 30 of 300, and a tenth of any other number."""
+    horizon: int = 5
+    """Blocks of actions planned ahead; a block is one frame skip, 5 actions unless the model has another."""
+    executed: Maybe[int] = None
+    """Blocks executed before replanning from what is left of the plan; if not given, all of them."""
+    budget: int = 50
+    """Environment steps per episode."""
+    seed: int = 42
+    """Seed of the planner's noise."""
+    drawing: Literal["as-trained", "mujoco", "batched"] = "as-trained"
+    """Who draws what the model sees (reacher, cube): whoever drew the data it was trained on, or one of the two."""
+    reference: Flag = False
+    """Use the reference search in float32, even if a faster one is available."""
+    device: str = "auto"
+    """auto (a GPU where there is one), cpu, cuda, cuda:1 or mps."""
+    animations: int = 4
+    """Episodes to film."""
+    out: Maybe[Path] = None
+    """Another folder for the results; with one run only."""
+
+    WHEN_INTERRUPTED: ClassVar[str] = "Nothing is kept of an unfinished evaluation; repeat the command to start again."
+
+    def run(self) -> None:
+        """Evaluates the runs one after the other and prints them side by side."""
+        from alewm.evaluation.evaluate_run import comparison_lines, success_table
+
+        evaluated = self.evaluated()
+        results = {name: found.result for name, found in evaluated.items()}
+        records = {name: found.records for name, found in evaluated.items()}
+        print("\n".join([success_table(results), *comparison_lines(records)]))
+        for found in evaluated.values():
+            if found.agreement is not None:
+                print(found.agreement)
+        for found in evaluated.values():
+            print(found.path)
+
+    def evaluated(self) -> "dict[str, EvaluatedRun]":
+        """What was found for each run and data set, by name."""
+        from alewm.devices import find_device
+        from alewm.evaluation.evaluate_run import evaluate_run
+        from alewm.evaluation.settings import EvaluationSettings
+        from alewm.interop.hub import run_here_or_fetched
+
+        if not self.runs or (self.out is not None and len(self.runs) > 1):
+            raise InputError("Name a run folder (and, with --out, only one): alewm evaluate RUN.")
+        if self.animations < 0:
+            raise InputError(f"--animations must not be negative, got {self.animations}.")
+        planning = asked_planning(
+            self.candidates, self.iterations, self.elites, self.horizon, self.executed, seed=self.seed
+        )
+        planning = replace(planning, goal_cost=self.goal_cost, capacity=self.capacity, search=self.search)
+        settings = EvaluationSettings(
+            *(self.split, self.episodes, self.budget, planning, self.reference, self.task or "", self.dynamics),
+            drawing=self.drawing,
+        )
+        device = find_device(self.device)
+        asked = [
+            (run, replace(settings, data_set=each, pairs_per_episode=count))
+            for run in map(run_here_or_fetched, self.runs)
+            for each in self.data_sets(run)
+            for count in dict.fromkeys(self.pairs_per_episode)
+        ]
+        if self.out is not None and len(asked) > 1:
+            raise InputError(
+                f"--out holds one result, but {len(asked)} were asked for: give one number of --pairs-per-episode and, "
+                f"where a run learned from several data sets, name one with --task."
+            )
+        evaluated = [
+            evaluate_run(run, one, data_path=self.data, device=device, num_animations=self.animations, out=self.out)
+            for run, one in asked
+        ]
+        named = {}
+        for (run, one), found in zip(asked, evaluated, strict=True):
+            data_set = found.result["evaluated"].get("data_set")
+            count = f"{one.pairs_per_episode} per episode" if len(self.pairs_per_episode) > 1 else ""
+            named[", ".join(part for part in (str(run), data_set, count) if part)] = found
+        return named
+
+    def data_sets(self, run: Path) -> tuple[str, ...]:
+        """The names of those to evaluate; one that is empty where the run, or the file that was given, decides."""
+        from alewm.training.checkpoint import latest_checkpoint, read_description
+
+        known = read_description(latest_checkpoint(run)).config.data_sets
+        if self.task is not None or self.data is not None or len(known) == 1:
+            return (self.task or "",)
+        return tuple(known)
+
+
+def asked_planning(
+    candidates: int, iterations: int, elites: int | None, horizon: int, executed: int | None, *, seed: int
+) -> "PlanningConfig":
+    """The planner that flags ask for; if not given, a tenth of candidates are elites and a plan is executed whole."""
+    from alewm.planning.planner import PlanningConfig
+    from alewm.planning.search import CEMConfig
+
+    cem = CEMConfig.with_a_tenth_elite(candidates, iterations)
+    if elites is not None:
+        cem = replace(cem, num_elites=elites)
+    return PlanningConfig(
+        cem=cem, horizon=horizon, executed_blocks=horizon if executed is None else executed, seed=seed
+    )
 
 
 @dataclass(frozen=True)
@@ -38,7 +186,6 @@ class Probe:
     def run(self) -> None:
         """Probes the runs one after the other and prints a table of each."""
         from alewm.devices import find_device
-        from alewm.errors import InputError
         from alewm.evaluation.probes import probe_run, probe_table
 
         if not self.runs:
@@ -144,7 +291,6 @@ class Report:
     """The data file, if it is no longer where the run was trained; what the run imagines is measured on it."""
 
     def run(self) -> None:
-        from alewm.errors import InputError
         from alewm.report.page import write_report
 
         if not self.runs:

@@ -20,8 +20,7 @@ import tyro
 
 import alewm
 from alewm.cli.data_files import Collect, Convert, Inspect
-from alewm.cli.evaluate import Evaluate
-from alewm.cli.look import Decode, Explore, Probe, Report
+from alewm.cli.look import Decode, Evaluate, Explore, Probe, Report
 from alewm.cli.share import ExportLeWM, ImportLeWM, Share
 from alewm.cli.start import Demo, Tasks
 from alewm.cli.sweep import Sweep

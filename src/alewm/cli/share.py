@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 import tyro
 
 from alewm.cli.flags import Flag, Maybe, Several
+from alewm.errors import InputError
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,6 @@ class Share:
     def run(self) -> None:
         """Writes the folder, and prints the success of its weights and its path."""
         from alewm.devices import find_device
-        from alewm.errors import InputError
         from alewm.evaluation.evaluate_run import interval_in_words, percent
         from alewm.files import read_json
         from alewm.interop.hub import check_hub_name, licence_in_card, push_to_hub
@@ -139,7 +139,6 @@ class ExportLeWM:
     """Write the whole model, with its capacity network, behind the adapter of alewm."""
 
     def run(self) -> None:
-        from alewm.errors import InputError
         from alewm.interop.lewm import export_alewm, export_lewm
 
         if self.whole and (self.capacity is not None or self.names is not None):

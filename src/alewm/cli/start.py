@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from alewm.cli.flags import Maybe
+from alewm.errors import InputError
 
 Scale = Literal["full", "smoke", "large"]
 """As in `alewm.demo`, which imports torch."""
@@ -90,8 +91,6 @@ def _drawn(task: "Task", folder: Path) -> str:
     import gymnasium
     import numpy as np
     from PIL import Image
-
-    from alewm.errors import InputError
 
     if task.env_id is None:
         return f"{task.name}: no Gymnasium environment to draw"

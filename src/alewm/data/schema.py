@@ -53,7 +53,7 @@ FRAME_SKIP = "frame_skip"
 
 DRAWING, SHADOW_SIZE = "drawing", "shadow_size"
 """Among those attributes: who drew the frames of a simulated task, and how fine its shadow map was; where they are
-missing, MuJoCo with its model's own (`alewm.envs.drawing`)."""
+missing, MuJoCo with its model's own (`alewm.envs.simulated`)."""
 
 ENCODER_ATTRIBUTE = "alewm_encoder"
 """Text in the file's root attributes: what made the compressed streams. It changes no frame and no fingerprint."""

@@ -15,10 +15,9 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
-from alewm.envs.drawing import Drawing, DrawingChoice, Painter
 from alewm.envs.offscreen import OffscreenCamera, mujoco
-from alewm.envs.simulated import Simulator
-from alewm.envs.tessellation import can_tessellate, surface
+from alewm.envs.simulated import Drawing, DrawingChoice, EachByItself, Painter, Simulator
+from alewm.envs.tessellation import can_tessellate, triangles
 from alewm.errors import InputError
 from alewm.kernels import raster
 from alewm.kernels.raster import SAMPLES, TriangleScene
@@ -59,7 +58,7 @@ def triangle_scene(camera: OffscreenCamera) -> tuple[TriangleScene, list[int]]:
     lit, dark = _pictures(camera, data, solids, caster)
     extent, visual = model.stat.extent, model.vis.map
     return TriangleScene(
-        **_triangles(model, solids),
+        **triangles(model, solids),
         materials=np.array([_material(model, geom) for geom in solids], np.float32).reshape(-1, 5),
         lights=lights,
         camera=view.astype(np.float32),
@@ -161,27 +160,6 @@ def _material(model: Any, geom: int) -> Float[np.ndarray, "5"]:
 def _reflectance(model: Any, geom: int) -> float:
     material = model.geom_matid[geom]
     return 0.0 if material < 0 else float(model.mat_reflectance[material])
-
-
-def _triangles(model: Any, geoms: Sequence[int]) -> dict[str, Any]:
-    """Corners that several triangles share, with the same normal, are kept once."""
-    vertices, normals, triangles, owners, start = [], [], [], [], [0]
-    for owner, geom in enumerate(geoms):
-        corners, directions = surface(model, geom)
-        rows = np.concatenate((corners, directions), -1).reshape(-1, 6).astype(np.float32)
-        unique, which = np.unique(rows, axis=0, return_inverse=True)
-        vertices.append(unique[:, :3])
-        normals.append(unique[:, 3:])
-        triangles.append(start[-1] + which.reshape(-1, 3))
-        owners.append(np.full(len(corners), owner))
-        start.append(start[-1] + len(unique))
-    return {
-        "vertices": np.concatenate([np.empty((0, 3)), *vertices]).astype(np.float32),
-        "normals": np.concatenate([np.empty((0, 3)), *normals]).astype(np.float32),
-        "triangles": np.concatenate([np.empty((0, 3)), *triangles]).astype(np.int32),
-        "triangle_geom": np.concatenate([np.empty(0), *owners]).astype(np.int32),
-        "vertex_start": np.array(start, np.int32),
-    }
 
 
 def _lights(model: Any, data: Any, eye: int) -> tuple[Float[np.ndarray, "L 19"], int | None]:
@@ -365,18 +343,7 @@ class MujocoSimulator(Simulator):
             if reason is None:
                 return _batched_painter(camera, os.getpid())
             print(f"Frames are drawn by MuJoCo, not in batches as the data were: {reason}.", file=sys.stderr)
-        return _ByMujoco(camera)
-
-
-class _ByMujoco(Painter):
-    def __init__(self, camera: OffscreenCamera) -> None:
-        self._camera = camera
-
-    def look(self, world: MujocoSimulator) -> UInt8[np.ndarray, "Y X 3"]:
-        return self._camera(world.data)
-
-    def paint(self, looks: Sequence[np.ndarray]) -> UInt8[Tensor, "F Y X 3"]:
-        return torch.from_numpy(np.stack(looks))
+        return EachByItself(lambda world: camera(world.data))
 
 
 def resolve_drawing(choice: DrawingChoice, shadow_size: int, camera: OffscreenCamera) -> Drawing:

@@ -8,8 +8,8 @@ from typing import Any
 from alewm.data import schema
 from alewm.data.codec import Compression
 from alewm.data.collect import Collected, begun_attributes, collect_watched
-from alewm.envs.drawing import Drawing, DrawingChoice
 from alewm.envs.registry import get_task
+from alewm.envs.simulated import Drawing, DrawingChoice
 from alewm.envs.task import Task
 from alewm.errors import InputError
 from alewm.shapes import FRAME_SKIP

@@ -27,10 +27,9 @@ import torch
 
 from alewm.envs.batched_drawing import MujocoSimulator
 from alewm.envs.contract import GoalEnv, Row, VectorGoalEnv
-from alewm.envs.drawing import Drawing, Film
 from alewm.envs.offscreen import OffscreenCamera, mujoco
 from alewm.envs.recording import episode_stream, full_length_episode
-from alewm.envs.simulated import Columns, SimulatedVectorEnv, Simulator
+from alewm.envs.simulated import Columns, Drawing, Film, SimulatedVectorEnv, Simulator
 from alewm.errors import InputError
 from alewm.shapes import Float, Tensor
 
@@ -248,9 +247,8 @@ def _collect_episodes(
     row, `reward` is 1 there and 0 elsewhere.
     """
     for index in episode_indices:
-        film = Film(image_size, device, draw_every, CubeSimulator.painter(drawing)) if draw_every else None
-        columns = _episode(seed, index, new_goals, max_steps, film)
-        yield columns if film is None else {"pixels": film.pixels(), **columns}
+        film = Film(CubeSimulator, drawing, image_size=image_size, device=device, draw_every=draw_every)
+        yield film.with_pixels(_episode(seed, index, new_goals, max_steps, film))
 
 
 collect_one_goal = partial(_collect_episodes, new_goals=False)
@@ -260,7 +258,7 @@ collect_new_goals = partial(_collect_episodes, new_goals=True)
 """Episodes with a new target whenever a plan is finished, as OGBench collects."""
 
 
-def _episode(seed: int, index: int, new_goals: bool, max_steps: int, film: Film | None) -> dict[str, np.ndarray]:
+def _episode(seed: int, index: int, new_goals: bool, max_steps: int, film: Film) -> dict[str, np.ndarray]:
     stream = episode_stream(seed, index)
     world = CubeSimulator()
     world.load(sample_start(stream))
@@ -273,16 +271,14 @@ def _episode(seed: int, index: int, new_goals: bool, max_steps: int, film: Film 
             oracle.reset(None, world.known_to_oracle(*target))
 
     rows, actions, is_reached = [world.recorded(*target)], [], [False]
-    if film is not None:
-        film.shoot(world)
+    film.shoot(world)
     plan()
     for _ in range(max_steps):
         # Rounded as it is stored, so that the recorded action repeats what happened.
         action = oracle.select_action(None, world.known_to_oracle(*target)).astype(np.float32)
         world.advance(action, None)
         rows.append(world.recorded(*target))
-        if film is not None:
-            film.shoot(world)
+        film.shoot(world)
         actions.append(action)
         is_reached.append(world.cube_distance(target[0]) <= SUCCESS_DISTANCE)
         if oracle.done:

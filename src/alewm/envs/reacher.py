@@ -20,10 +20,9 @@ import torch
 
 from alewm.envs.batched_drawing import MujocoSimulator
 from alewm.envs.contract import GoalEnv, Row, VectorGoalEnv
-from alewm.envs.drawing import Drawing, Film
 from alewm.envs.offscreen import OffscreenCamera, mujoco
 from alewm.envs.recording import episode_stream, full_length_episode
-from alewm.envs.simulated import Columns, SimulatedVectorEnv, Simulator
+from alewm.envs.simulated import Columns, Drawing, Film, SimulatedVectorEnv, Simulator
 from alewm.shapes import Float
 
 IMAGE_SIZE = 224
@@ -170,20 +169,18 @@ def collect_episodes(
     far by 1000, and `success` is NaN, as there is no goal.
     """
     for index in episode_indices:
-        film = Film(image_size, device, draw_every, ReacherSimulator.painter(drawing)) if draw_every else None
-        columns = _episode(seed, index, max_steps, film)
-        yield columns if film is None else {"pixels": film.pixels(), **columns}
+        film = Film(ReacherSimulator, drawing, image_size=image_size, device=device, draw_every=draw_every)
+        yield film.with_pixels(_episode(seed, index, max_steps, film))
 
 
-def _episode(seed: int, index: int, max_steps: int, film: Film | None) -> dict[str, np.ndarray]:
+def _episode(seed: int, index: int, max_steps: int, film: Film) -> dict[str, np.ndarray]:
     stream = episode_stream(seed, index)
     start, target = sample_start(stream), sample_target(stream)
     actions = stream.uniform(-1, 1, (max_steps, 2)).astype(np.float32)
     arm = ReacherSimulator()
     arm.load(start)
     rows, rewards = [arm.recorded(target)], []
-    if film is not None:
-        film.shoot(arm)
+    film.shoot(arm)
     for action in actions:
         touches = 0
         for _ in range(ACTION_REPEAT):
@@ -191,8 +188,7 @@ def _episode(seed: int, index: int, max_steps: int, film: Film | None) -> dict[s
             touches += bool(np.linalg.norm(target - arm.finger()) <= _REWARD_DISTANCE)
         rows.append(arm.recorded(target))
         rewards.append(float(touches))
-        if film is not None:
-            film.shoot(arm)
+        film.shoot(arm)
     columns = full_length_episode(rows, list(actions), rewards)
     score = np.concatenate(([0.0], np.cumsum(rewards))) / _SCORE_SCALE
     return {**columns, "score": score, "success": np.full(len(rows), np.nan)}

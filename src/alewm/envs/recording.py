@@ -59,11 +59,11 @@ class CopyDemonstrations(Protocol):
         ...
 
 
-def episode_stream(seed: int, episode_index: int) -> np.random.Generator:
-    """The random stream of one episode."""
-    if seed < 0 or episode_index < 0:
-        raise InputError(f"Seeds and episode indices are not negative, got {seed} and {episode_index}.")
-    return np.random.Generator(np.random.Philox(np.random.SeedSequence(seed, spawn_key=(episode_index,))))
+def episode_stream(seed: int, *key: int) -> np.random.Generator:
+    """The random stream of one episode, independent for each (seed, key); most tasks have the index as the key."""
+    if seed < 0 or min(key) < 0:
+        raise InputError(f"Seeds and episode indices are not negative, got {seed} and {key[-1]}.")
+    return np.random.Generator(np.random.Philox(np.random.SeedSequence(seed, spawn_key=key)))
 
 
 def full_length_episode(

@@ -1,21 +1,84 @@
-"""A vector environment made of simulators that know one episode each (`Simulator`), stepped one after the other.
+"""Simulated tasks: what a physics engine offers (`Simulator`), a batch of its episodes, and who draws their frames.
 
 Physics engines step a single world. Their steps cost microseconds to a millisecond and a planner asks for a picture
 only where it replans, so a loop in one process is enough for evaluation; collection runs a process per core.
+
+Frames are drawn by MuJoCo, or by our rasteriser in batches. A data file says which, and how fine the shadow map was,
+in two attributes. The checkpoint of a model repeats them, so that evaluation draws what the model was trained on.
+Files and models that say nothing were drawn by MuJoCo with its model's own shadow map.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 import torch
 
+from alewm.data import schema
 from alewm.envs.contract import VectorGoalEnv
-from alewm.envs.drawing import Drawing, EachByItself, Painter
 from alewm.errors import InputError
 from alewm.resize import area_downsample, checked_image_size
 from alewm.shapes import Bool, Float, Tensor, UInt8
+
+Renderer = Literal["mujoco", "batched"]
+DrawingChoice = Literal["auto", "mujoco", "batched"]
+"""What a person can ask for; auto is batched where that works."""
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """How frames are drawn."""
+
+    renderer: Renderer = "mujoco"
+    shadow_size: int = 0
+    """Texels per side of the shadow map; 0 for the model's own."""
+
+    @classmethod
+    def of(cls, attributes: Mapping[str, Any]) -> "Drawing":
+        """What the attributes of a file, or a checkpoint's words about its data, say; nonsense is refused."""
+        renderer = attributes.get(schema.DRAWING, "mujoco")
+        shadow_size = attributes.get(schema.SHADOW_SIZE, 0)
+        if renderer not in get_args(Renderer) or not isinstance(shadow_size, int) or shadow_size < 0:
+            raise InputError(
+                f"Frames are drawn by {' or '.join(get_args(Renderer))} with a shadow map of so many texels per side; "
+                f"the data say {renderer!r} and {shadow_size!r}."
+            )
+        return cls(renderer, shadow_size)
+
+    def attributes(self) -> dict[str, Any]:
+        """What a file says of it."""
+        size = {schema.SHADOW_SIZE: self.shadow_size} if self.shadow_size else {}
+        return {schema.DRAWING: self.renderer, **size}
+
+
+class Painter(ABC):
+    """Draws worlds of one simulator: looks at each when it is in the right state, and draws all of them later."""
+
+    @abstractmethod
+    def look(self, world: Any) -> np.ndarray:
+        """What is needed of `world` as it is now."""
+
+    @abstractmethod
+    def paint(self, looks: Sequence[np.ndarray]) -> UInt8[Tensor, "F Y X 3"]:
+        """A frame of native size for each look."""
+
+
+class EachByItself(Painter):
+    """Draws each world by itself, as soon as it is looked at."""
+
+    def __init__(self, draw: Callable[[Any], UInt8[np.ndarray, "Y X 3"]]) -> None:
+        self._draw = draw
+
+    def look(self, world: Any) -> UInt8[np.ndarray, "Y X 3"]:
+        """Its frame."""
+        return self._draw(world)
+
+    def paint(self, looks: Sequence[np.ndarray]) -> UInt8[Tensor, "F Y X 3"]:
+        """The frames together."""
+        return torch.from_numpy(np.stack(looks))
+
 
 Columns = dict[str, np.ndarray]
 """Columns of one row."""
@@ -64,7 +127,40 @@ class Simulator(ABC):
         """What draws worlds of this class; an engine with one way to draw refuses others."""
         if drawing != Drawing():
             raise InputError(f"{cls.__name__} has one way to draw its frames, not {drawing}.")
-        return EachByItself()
+        return EachByItself(cls.draw)
+
+
+class Film:
+    """The frames of one episode, shot row by row: of every `draw_every`-th row, the first included; with 0 of none."""
+
+    def __init__(
+        self,
+        simulator: type[Simulator],
+        drawing: Drawing,
+        *,
+        image_size: int,
+        device: torch.device | str,
+        draw_every: int,
+    ) -> None:
+        self._painter = simulator.painter(drawing) if draw_every else None
+        self._image_size, self._device, self._draw_every = image_size, device, draw_every
+        self._num_shot = 0
+        self._looks: list[np.ndarray] = []
+
+    def shoot(self, world: Simulator) -> None:
+        """Come to the next row, and add the present picture of `world` if it is one to be drawn."""
+        if self._painter is not None and self._num_shot % self._draw_every == 0:
+            self._looks.append(self._painter.look(world))
+        self._num_shot += 1
+
+    def with_pixels(self, columns: Columns) -> Columns:
+        """The episode's columns, after `pixels`: all frames, area-averaged to the film's size on its device."""
+        if self._painter is None:
+            return columns
+        frames = self._painter.paint(self._looks)
+        if self._image_size != frames.shape[1]:
+            frames = area_downsample(frames if frames.is_cuda else frames.to(self._device), self._image_size)
+        return {"pixels": frames.cpu().numpy(), **columns}
 
 
 class SimulatedVectorEnv(VectorGoalEnv):

@@ -11,8 +11,8 @@ import numpy as np
 import torch
 
 from alewm.envs.contract import GoalEnv, VectorGoalEnv
-from alewm.envs.drawing import Drawing, DrawingChoice
 from alewm.envs.recording import CollectEpisodes, CopyDemonstrations
+from alewm.envs.simulated import Drawing, DrawingChoice
 from alewm.errors import InputError, install_line, unknown_name
 from alewm.resize import checked_image_size
 from alewm.shapes import Float
@@ -101,7 +101,7 @@ class Task:
     extra: str | None = None
     """The extra of this package that installs its simulator, if it needs one."""
     has_renderers: bool = False
-    """Whether its frames can be drawn by MuJoCo or in batches (`alewm.envs.drawing`)."""
+    """Whether its frames can be drawn by MuJoCo or in batches (`alewm.envs.simulated`)."""
     drawing_is_slow: bool = False
     """Whether a frame takes tens of milliseconds or more where no graphics card draws it."""
 

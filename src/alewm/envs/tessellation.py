@@ -1,6 +1,7 @@
 """Triangles and normals of MuJoCo's shapes, as its OpenGL renderer makes them: [T, 3 corners, 3] each."""
 
 import itertools
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -24,11 +25,35 @@ _SMOOTH = 0.8
 
 
 def can_tessellate(geom_type: int) -> bool:
-    """Whether `surface` knows this type of geom."""
+    """Whether `triangles` knows this type of geom."""
     return geom_type in _SHAPES
 
 
-def surface(model: Any, geom: int) -> Surface:
+def triangles(model: Any, geoms: Sequence[int]) -> dict[str, Any]:
+    """The arrays of a `TriangleScene` that describe its triangles, those of `geoms`.
+
+    Corners that several triangles share, with the same normal, are kept once.
+    """
+    vertices, normals, corners_of, owners, start = [], [], [], [], [0]
+    for owner, geom in enumerate(geoms):
+        corners, directions = _surface(model, geom)
+        rows = np.concatenate((corners, directions), -1).reshape(-1, 6).astype(np.float32)
+        unique, which = np.unique(rows, axis=0, return_inverse=True)
+        vertices.append(unique[:, :3])
+        normals.append(unique[:, 3:])
+        corners_of.append(start[-1] + which.reshape(-1, 3))
+        owners.append(np.full(len(corners), owner))
+        start.append(start[-1] + len(unique))
+    return {
+        "vertices": np.concatenate([np.empty((0, 3)), *vertices]).astype(np.float32),
+        "normals": np.concatenate([np.empty((0, 3)), *normals]).astype(np.float32),
+        "triangles": np.concatenate([np.empty((0, 3)), *corners_of]).astype(np.int32),
+        "triangle_geom": np.concatenate([np.empty(0), *owners]).astype(np.int32),
+        "vertex_start": np.array(start, np.int32),
+    }
+
+
+def _surface(model: Any, geom: int) -> Surface:
     """The surface of a geom in its own frame."""
     shape = _SHAPES[int(model.geom_type[geom])]
     if shape == "mesh":

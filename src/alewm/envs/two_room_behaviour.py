@@ -70,20 +70,17 @@ def collect_episodes(
     max_steps: int = MAX_STEPS,
     draw_every: int = 1,
     device: torch.device | str = "cpu",
-    episodes_at_once: int = _EPISODES_AT_ONCE,
 ) -> Iterator[dict[str, np.ndarray]]:
     """The episodes of `simulate_episodes`, with their frames, `pixels` uint8 [T, Y, X, 3], unless `draw_every` is 0.
 
     Frames are drawn one episode at a time, when it is asked for.
     """
     renderer = two_room.TwoRoomRenderer(image_size, device)
-    for episode in simulate_episodes(
-        seed, episode_indices, max_steps=max_steps, device=device, episodes_at_once=episodes_at_once
-    ):
-        if draw_every == 0:
-            yield episode
-            continue
-        yield {"pixels": renderer(torch.from_numpy(episode["proprio"][::draw_every])).cpu().numpy(), **episode}
+    for episode in simulate_episodes(seed, episode_indices, max_steps=max_steps, device=device):
+        if draw_every:
+            positions = torch.from_numpy(episode["proprio"][::draw_every])
+            episode = {"pixels": renderer(positions).cpu().numpy(), **episode}
+        yield episode
 
 
 def _simulate_batch(

@@ -16,7 +16,6 @@ and `examples.png`: held-out frames, one per row: recorded, then decoded from ea
 import io
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -31,14 +30,14 @@ from torch.nn import functional
 from alewm.capacity.support import CapacitySupport
 from alewm.config import Count, CountOrZero, Positive, check_ranges, from_dict, to_dict
 from alewm.errors import InputError
-from alewm.evaluation.held_out import Trained, own_data_path
+from alewm.evaluation.held_out import Trained
 from alewm.model.checkpoint_files import weights_sha256
 from alewm.progress import Progress
 from alewm.resize import area_downsample
 from alewm.runs.fitted import FORMAT, FittedKind
 from alewm.runs.folder import provenance
-from alewm.shapes import Bool, Float, Int, Tensor, UInt8
-from alewm.training.checkpoint import data_set_of, latest_checkpoint, read_description
+from alewm.shapes import Float, Int, Tensor, UInt8
+from alewm.training.checkpoint import latest_checkpoint
 from alewm.training.random_streams import seeded_generator
 
 DECODER = "decoder"
@@ -128,8 +127,9 @@ class PixelDecoder(nn.Module):
 
     def forward(self, z: Float[Tensor, "N D"], capacity_index: Int[Tensor, " N"]) -> Float[Tensor, "N 3 Y X"]:
         """Frames with values about 0 to 1, from the first coordinates that each row's capacity has of `z`."""
-        given = self._given(capacity_index)
-        w = torch.where(given, (z - self.mean) / self.std, 0)
+        ks = torch.tensor(self.support.capacities, device=z.device)[capacity_index]
+        is_given = torch.arange(self.support.latent_dim, device=z.device) < ks[:, None]
+        w = torch.where(is_given, (z - self.mean) / self.std, 0)
         which = functional.one_hot(capacity_index, len(self.support)).to(w.dtype)
         hidden = functional.silu(self.latent_layer(torch.cat([w, which], -1)))
         x = functional.silu(self.map_layer(hidden)).view(len(z), self.config.channels, self.sides[0], self.sides[0])
@@ -149,10 +149,6 @@ class PixelDecoder(nn.Module):
         parts = [self(*part) for part in zip(torch.split(rows, 256), torch.split(which, 256), strict=True)]
         drawn = (torch.cat(parts).clamp(0, 1) * 255).round().to(torch.uint8).permute(0, 2, 3, 1)
         return drawn.reshape(*z.shape[:-1], *drawn.shape[1:])
-
-    def _given(self, capacity_index: Int[Tensor, " N"]) -> Bool[Tensor, "N D"]:
-        ks = torch.tensor(self.support.capacities, device=capacity_index.device)[capacity_index]
-        return torch.arange(self.support.latent_dim, device=ks.device) < ks[:, None]
 
 
 FITTED_DECODER = FittedKind(
@@ -244,35 +240,31 @@ def decode(
     """
     run, config, device = Path(run), config or DecodeConfig(), device or torch.device("cpu")
     checkpoint, folder = latest_checkpoint(run), run / DECODER
-    description = read_description(checkpoint)
-    if len(description.config.data_sets) > 1:
-        raise InputError(f"{run} learned from several data sets. Only a model of one task can be decoded.")
     asked = {"weights_sha256": weights_sha256(checkpoint), "settings": to_dict(config)}
     if FITTED_DECODER.is_in(folder):
         found = FITTED_DECODER.describe(folder)
         FITTED_DECODER.refuse_other(folder, found, asked)
         return DecodedRun(folder, found)
-    learned, began = data_set_of(description), time.perf_counter()
-    with Trained.open(run, own_data_path(run, learned, data_path), device) as trained:
+    began = time.perf_counter()
+    with Trained.open(run, data_path, device) as trained:
         rows, held_out = trained.rows("train", config.num_frames), trained.rows("validation", VALIDATION_FRAMES)
-        with nullcontext() if is_silent else Progress("encoding frames", 2, "splits") as bar:
-            sides = []
+        sides = []
+        with Progress("encoding frames", 2, "splits", is_silent=is_silent) as bar:
             for part in (rows, held_out):
-                sides.append((trained.encode_rows(part)[1], _read_frames(trained, part)))
-                if bar is not None:
-                    bar.advance(1)
+                chunks = np.array_split(part, -(-len(part) // 256))
+                sides.append((trained.encode_rows(part)[1], torch.cat([trained.frames(chunk) for chunk in chunks])))
+                bar.advance()
         if not sides[0][0].isfinite().all():
             raise InputError("The model's latents are not finite: its weights have diverged. Use another checkpoint.")
-        with nullcontext() if is_silent else Progress("fitting the decoder", config.num_updates, "updates") as bar:
-            advance = (lambda _: None) if bar is None else bar.advance
+        with Progress("fitting the decoder", config.num_updates, "updates", is_silent=is_silent) as bar:
             capacities = trained.model.support.capacities
-            network = fit_decoder(*sides[0], capacities, config, device=device, advance=advance)
+            network = fit_decoder(*sides[0], capacities, config, device=device, advance=bar.advance)
     about = {
         "format": FORMAT,
         "config": to_dict(network.config),
         **asked,
         "checkpoint": checkpoint.name,
-        "fingerprint": learned.fingerprint,
+        "fingerprint": trained.learned.fingerprint,
         "training_frames": len(rows),
         "validation_frames": len(held_out),
         "validation_error": decoding_errors(network, *sides[1]),
@@ -305,18 +297,13 @@ def decoder_table(description: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _read_frames(trained: Trained, rows: np.ndarray) -> UInt8[Tensor, "n Y X 3"]:
-    return torch.cat([trained.frames(part) for part in np.array_split(rows, -(-len(rows) // 256))])
-
-
 def _examples(
     network: PixelDecoder, latents: Float[Tensor, "n D"], pixels: UInt8[Tensor, "n Y X 3"]
 ) -> UInt8[Tensor, "height width 3"]:
     """A row per frame: the recorded one, then what each capacity decodes to."""
     z = latents.to(network.mean.device)
     columns = [pixels, *(network.frames(z[:, :k]).cpu() for k in network.support.capacities)]
-    cells = torch.stack(columns, 1)
-    return picture_grid(cells)
+    return picture_grid(torch.stack(columns, 1))
 
 
 def picture_grid(cells: UInt8[Tensor, "rows columns Y X 3"]) -> UInt8[Tensor, "height width 3"]:

@@ -6,8 +6,8 @@ its settings and the model's weights are the same, and refused with the differen
 
 import time
 from collections.abc import Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ import torch
 
 from alewm.config import to_dict
 from alewm.errors import InputError
-from alewm.evaluation.held_out import open_own_data, own_data_path
+from alewm.evaluation.held_out import only_data_set, open_own_data, own_data_path
 from alewm.model.checkpoint_files import weights_sha256
 from alewm.model.world_model import WorldModel
 from alewm.planning.distilled import (
@@ -28,7 +28,7 @@ from alewm.planning.distilled import (
 from alewm.progress import Progress
 from alewm.runs.fitted import FORMAT
 from alewm.runs.folder import only_writer, provenance
-from alewm.training.checkpoint import data_set_of, latest_checkpoint, load_world_model
+from alewm.training.checkpoint import latest_checkpoint, load_world_model
 from alewm.training.distill import (
     DistillConfig,
     chosen_capacities,
@@ -68,22 +68,19 @@ def distill(
     model, description = load_world_model(checkpoint, device)
     for capacity in capacities:
         model.support.index_of(capacity)
-    if len(description.config.data_sets) > 1:
-        raise InputError(f"{run} learned from several data sets. Only a model of one task can be distilled.")
-    learned, folder = data_set_of(description), out or run / DISTILLED
+    learned, folder = only_data_set(run, description), out or run / DISTILLED
     asked = {"weights_sha256": weights_sha256(checkpoint), "settings": to_dict(config)}
     networks = _finished(folder, asked, capacities)
     wanted = tuple(sorted(set(capacities))) or _chosen_before(networks)
     if wanted and networks.keys() >= set(wanted):
         return Distilled(folder, {capacity: networks[capacity] for capacity in wanted})
-    data = own_data_path(run, learned, data_path)
-    with open_own_data(run, learned, data) as (store, splits), only_writer(folder):
+    with open_own_data(run, learned, own_data_path(run, learned, data_path)) as (store, splits), only_writer(folder):
         train = splits.train[: config.num_episodes or None]
         pairs = chosen_capacities(model, store, splits.train)
         wanted = wanted or tuple(sorted(pairs))
         missing = [capacity for capacity in wanted if capacity not in networks]
         num_frames = len(store.drawn_rows(train)) + len(store.drawn_rows(splits.validation))
-        with _bar("encoding frames", num_frames, "frames", is_silent) as bar:
+        with Progress("encoding frames", num_frames, "frames", is_silent=is_silent) as bar:
             windows, held_out = (
                 encode_windows(
                     model,
@@ -93,15 +90,16 @@ def distill(
                     horizon=config.horizon,
                     frame_skip=description.config.frame_skip,
                     width=max(missing),
-                    advance=bar.advance if bar is not None else lambda _: None,
+                    advance=bar.advance,
                 )
                 for episodes in (train, splits.validation)
             )
         for capacity in missing:
             began = time.perf_counter()
-            with _bar(f"fitting {capacity} coordinates", config.num_updates, "updates", is_silent) as bar:
-                advance = bar.advance if bar is not None else lambda _: None
-                network = fit_dynamics(windows, held_out, capacity, config, advance=advance)
+            title = f"fitting {capacity} coordinates"
+            with Progress(title, config.num_updates, "updates", is_silent=is_silent) as bar:
+                network = fit_dynamics(windows, held_out, capacity, config, advance=bar.advance)
+            own_rollout = partial(model.imagine_prefix, last_width=capacity, context=model.context_length)
             networks[capacity] = {
                 "format": FORMAT,
                 "config": to_dict(network.config),
@@ -112,7 +110,7 @@ def distill(
                 "training_pairs_by_capacity": {str(k): count for k, count in sorted(pairs.items())},
                 "validation_error": {
                     "distilled": open_loop_errors(network.imagine, held_out, capacity),
-                    "own": open_loop_errors(_own_rollout(model, capacity), held_out, capacity),
+                    "own": open_loop_errors(own_rollout, held_out, capacity),
                 },
                 "parameters": sum(parameter.numel() for parameter in network.parameters()),
                 "seconds": time.perf_counter() - began,
@@ -155,11 +153,3 @@ def _chosen_before(networks: dict[int, dict[str, Any]]) -> tuple[int, ...]:
     """The capacities that training pairs chose, as stored with a fitted network; empty before."""
     counts: dict[str, int] = next((each["training_pairs_by_capacity"] for each in networks.values()), {})
     return tuple(sorted(map(int, counts)))
-
-
-def _own_rollout(model: WorldModel, capacity: int) -> Any:
-    return lambda z, a: model.imagine_prefix(z, a, capacity, model.context_length)
-
-
-def _bar(title: str, total: int, unit: str, is_silent: bool) -> Any:
-    return nullcontext() if is_silent else Progress(title, total, unit)

@@ -5,7 +5,6 @@ An evaluation of a shared model is compared with its published records, episode 
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -239,17 +238,16 @@ def evaluate_run(
     image_size = description.config.model.encoder.image_size
     where, drawing = simulation_device(device), drawing_of(task, learned, settings)
     num_plans = len(pairs) * settings.most_plans_per_episode()
-    progress = nullcontext() if is_silent else Progress(f"planning with {run.name}", num_plans, "plans")
+    progress = Progress(f"planning with {run.name}", num_plans, "plans", is_silent=is_silent)
     with idle_threads(device), progress as bar:
-        shown = None if bar is None else _Shown(bar, planner)
+        shown = _Shown(bar, planner)
         found = evaluate_planner(
             lambda count: task.make_vector_env(count, where, image_size, drawing),
             *(pairs, planner, model.log_prior.exp()),
             budget=settings.budget,
-            on_search=on_search if shown is None else shown.searched,
+            on_search=on_search if is_silent else shown.searched,
         )
-        if bar is not None:
-            bar.finish()
+        bar.finish()
     result = {**known, **found.result, "step": description.step, "search": search.description}
     result |= {"evaluated": evaluated, "made_with": made_with}
     if isinstance(imagining, DistilledModel):

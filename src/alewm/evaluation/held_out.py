@@ -29,8 +29,8 @@ from alewm.data.splits import (
 )
 from alewm.data.store import EpisodeStore
 from alewm.data.windows import WindowShape
-from alewm.envs.drawing import Drawing
 from alewm.envs.registry import get_task, task_names
+from alewm.envs.simulated import Drawing
 from alewm.envs.task import Task
 from alewm.errors import InputError, unknown_name
 from alewm.evaluation.closed_loop import GoalPairs
@@ -41,7 +41,7 @@ from alewm.planning.noise import stream_seed
 from alewm.resize import area_downsample
 from alewm.runs.folder import load_tensors, provenance, save_tensors
 from alewm.shapes import Float, Int, Tensor, UInt8
-from alewm.training.checkpoint import DataSet, data_set_of, latest_checkpoint, load_world_model
+from alewm.training.checkpoint import DataSet, Description, data_set_of, latest_checkpoint, load_world_model
 
 _WITHOUT = "Planning from two images and alewm.interop.pretrained.save_pretrained need neither (docs/planning.md)."
 
@@ -83,6 +83,13 @@ def state_columns_in(store: EpisodeStore, task: Task) -> tuple[str, ...]:
             f"into a recorded state. Success is measured there: record them too. {_WITHOUT}"
         )
     return task.state_columns
+
+
+def only_data_set(run: Path, description: Description) -> DataSet:
+    """The data set of a run that learned from one; another run is refused."""
+    if len(description.config.data_sets) > 1:
+        raise InputError(f"{run} learned from several data sets. This command takes a model of one task.")
+    return data_set_of(description)
 
 
 def own_data_path(run: Path, learned: DataSet, moved_to: Path | None) -> Path:
@@ -271,11 +278,11 @@ class Trained:
 
     @classmethod
     @contextmanager
-    def open(cls, folder: Path, data: Path, device: torch.device) -> Iterator["Trained"]:
-        """The newest checkpoint of the run in `folder`, with the file it learned from open at `data`."""
-        model, description = load_world_model(latest_checkpoint(folder), device)
-        learned = data_set_of(description)
-        with open_own_data(folder, learned, data) as (store, splits):
+    def open(cls, run: Path, data_path: Path | None, device: torch.device) -> Iterator["Trained"]:
+        """The newest checkpoint of `run`, with the file it learned from open; at `data_path` if it has moved."""
+        model, description = load_world_model(latest_checkpoint(run), device)
+        learned = only_data_set(run, description)
+        with open_own_data(run, learned, own_data_path(run, learned, data_path)) as (store, splits):
             yield cls(model, learned, store, splits, description.config.windows, device)
 
     @property

@@ -16,16 +16,16 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from alewm.capacity.prefix import modal_index
+from alewm.capacity.support import modal_index
 from alewm.errors import InputError
 from alewm.evaluation.decoder import DECODER, FITTED_DECODER, PixelDecoder, as_png, find_decoder, picture_grid
-from alewm.evaluation.held_out import SAMPLE_SEED, Trained, own_data_path
+from alewm.evaluation.held_out import SAMPLE_SEED, Trained
 from alewm.files import read_if_there, write_json
 from alewm.model.checkpoint_files import weights_sha256
 from alewm.planning.distilled import DISTILLED, distilled_capacities, load_distilled
 from alewm.runs.folder import new_folder, provenance
 from alewm.shapes import Float, Int, Tensor, UInt8
-from alewm.training.checkpoint import data_set_of, latest_checkpoint, read_description
+from alewm.training.checkpoint import latest_checkpoint
 
 FORMAT = 1
 IMAGINATION = "imagination"
@@ -71,11 +71,7 @@ def imagine_run(run: str | Path, *, data_path: Path | None = None, device: torch
     }
     if read_if_there(folder / DESCRIPTION).get("made_from") == made_from:
         return folder
-    description = read_description(checkpoint)
-    if len(description.config.data_sets) > 1:
-        raise InputError(f"{run} learned from several data sets. Only a model of one task is imagined with.")
-    data = own_data_path(run, data_set_of(description), data_path)
-    with Trained.open(run, data, device) as trained:
+    with Trained.open(run, data_path, device) as trained:
         windows = held_out_windows(trained)
         capacity = _own_capacity(trained, windows)
         errors = _errors(run, trained, windows, capacity)

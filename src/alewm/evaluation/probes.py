@@ -11,9 +11,9 @@ from torch.nn import functional
 
 from alewm.envs.task import readings
 from alewm.errors import InputError
-from alewm.evaluation.held_out import SAMPLE_SEED, Trained, own_data_path, write_measurement
+from alewm.evaluation.held_out import SAMPLE_SEED, Trained, write_measurement
 from alewm.shapes import Bool, Float, Tensor
-from alewm.training.checkpoint import data_set_of, latest_checkpoint, read_description
+from alewm.training.checkpoint import latest_checkpoint, read_description
 
 PROBES = ("linear", "network")
 """What is fitted, as tables and files call it: by `fit_ridge` and by `fit_networks`."""
@@ -99,19 +99,15 @@ def probe_run(
     Without `capacities` prefixes are those the model supports; the data file is the run's own, at `data_path` if it
     has moved.
     """
-    description = read_description(latest_checkpoint(run))
-    model = description.config.model
+    model = read_description(latest_checkpoint(run)).config.model
     ks = tuple(capacities) or model.capacities
     if list(ks) != sorted(set(ks)) or ks[0] < 1 or ks[-1] > model.latent_dim:
         raise InputError(
             f"Capacities must increase from at least 1 to at most {model.latent_dim}, the width of {run}'s latent; got "
             f"{', '.join(map(str, ks))}."
         )
-    if len(description.config.data_sets) > 1:
-        raise InputError(f"{run} learned from several data sets. Only a model of one task can be probed.")
     options = {"capacities": ks, **amounts}
-    data = own_data_path(run, data_set_of(description), data_path)
-    measured = measure(run, data, device, options)
+    measured = measure(run, data_path, device, options)
     return write_measurement(run, "probes", options, measured), measured
 
 
@@ -129,9 +125,9 @@ def probe_table(measured: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def measure(folder: Path, data: Path, device: torch.device, options: Mapping[str, Any]) -> dict[str, Any]:
+def measure(run: Path, data_path: Path | None, device: torch.device, options: Mapping[str, Any]) -> dict[str, Any]:
     """R² from every prefix of all that frames show of the state, by both probes; what never varies is left out."""
-    with Trained.open(folder, data, device) as trained:
+    with Trained.open(run, data_path, device) as trained:
         sides = []
         for part, most in (("train", options["num_train"]), ("test", options["num_test"])):
             rows = trained.rows(part, most)
@@ -139,7 +135,9 @@ def measure(folder: Path, data: Path, device: torch.device, options: Mapping[str
     (x, state), (test_x, test_state) = sides
     names = [name for name in state if min(state[name].std(), test_state[name].std()) > 1e-9]
     if not names:
-        raise InputError(f"{data}: {', '.join(state)} never vary in the frames looked at, so there is nothing to read.")
+        raise InputError(
+            f"{trained.store.path}: {', '.join(state)} never vary in the frames looked at, so there is nothing to read."
+        )
     y, test_y = (
         torch.tensor(np.stack([each[name] for name in names], 1), dtype=torch.float32) for each in (state, test_state)
     )

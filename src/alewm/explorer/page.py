@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 from alewm.errors import InputError, install_line
 from alewm.evaluation.success import EpisodeRecord
+from alewm.explorer.drawing import COLORS, STYLE, DistancePlot, attempt_view, bars
 from alewm.explorer.session import CLICKABLE, Attempt, Explored, SearchSize
 
 FASTEST_UPDATE_SECONDS = 0.12
@@ -93,11 +94,11 @@ class Page:
 
     def pair_labels(self) -> list[tuple[str, int]]:
         """The held-out pairs, each with the outcome of its evaluation where there is one."""
-        if self.lead is None or self.lead.pairs is None:
+        if self.lead is None:
             return []
         known = {(r.episode, r.start_step): r for r in self.lead.records}
         labels = []
-        for i, key in enumerate(zip(self.lead.pairs.episodes, self.lead.pairs.start_steps, strict=True)):
+        for i, key in enumerate(self._pair_keys()):
             record = known.get(key)
             told = "" if record is None else f": {'reached' if record.success else 'missed'} in {record.steps} steps"
             labels.append((f"episode {key[0]} from step {key[1]}{told}", i))
@@ -109,18 +110,19 @@ class Page:
 
     def place_of(self, record: EpisodeRecord) -> int | None:
         """The index of an evaluated episode among the held-out pairs."""
-        if self.lead is None or self.lead.pairs is None:
-            return None
-        keys = list(zip(self.lead.pairs.episodes, self.lead.pairs.start_steps, strict=True))
-        key = (record.episode, record.start_step)
+        keys, key = self._pair_keys(), (record.episode, record.start_step)
         return keys.index(key) if key in keys else None
+
+    def _pair_keys(self) -> list[tuple[int, int]]:
+        """Episode and first step of every held-out pair."""
+        pairs = None if self.lead is None else self.lead.pairs
+        return [] if pairs is None else list(zip(pairs.episodes, pairs.start_steps, strict=True))
 
     def choose_pair(self, index: int) -> Scene:
         """The scene of a held-out pair."""
         assert self.lead is not None
-        assert self.lead.pairs is not None
         start, goal = self.lead.pair(int(index))
-        key = self.lead.pairs.episodes[index], self.lead.pairs.start_steps[index]
+        key = self._pair_keys()[index]
         places = [i for i, r in enumerate(self.lead.records) if (r.episode, r.start_step) == key]
         return Scene(start, goal, key[0], record=places[0] if places else None)
 
@@ -153,10 +155,7 @@ class Page:
     def build(self) -> Any:
         """The Gradio blocks."""
         gr = _gradio()
-        from alewm.explorer.drawing import COLORS, STYLE, DistancePlot, attempt_view, bars
-
         title = " and ".join(run.name for run in self.runs)
-        self.style = STYLE
         with gr.Blocks(title=f"alewm explore: {title}", analytics_enabled=False) as blocks:
             gr.Markdown(f"## {title}", sanitize_html=True)
             for run in self.runs:
@@ -256,18 +255,18 @@ class Page:
                         if not over and time.monotonic() - began < FASTEST_UPDATE_SECONDS:
                             continue
                         began = time.monotonic()
-                        yield [chosen, gr.skip(), *self._columns(attempt_view, COLORS, found, picture)]
+                        yield [chosen, gr.skip(), *self._columns(found, picture)]
                 except InputError as error:
                     raise gr.Error(str(error)) from error
                 length = max(len(each.frames) for each in chosen.attempts) - 1
                 timeline = gr.Slider(maximum=max(1, length), value=length)
-                yield [chosen, timeline, *self._columns(attempt_view, COLORS, chosen.attempts, picture)]
+                yield [chosen, timeline, *self._columns(chosen.attempts, picture)]
 
             def on_step(chosen: Scene, at: int) -> list[Any]:
                 if not chosen.attempts:
                     return [gr.skip()] * len(views)
                 picture = self.here(lead.draw, chosen.start, chosen.goal)[1]
-                return self._columns(attempt_view, COLORS, chosen.attempts, picture, int(at))
+                return self._columns(chosen.attempts, picture, int(at))
 
             def on_replay(chosen: Scene) -> list[Any]:
                 if chosen.record is None:
@@ -281,7 +280,7 @@ class Page:
                 kept.note, kept.is_over = told, True
                 chosen.attempts = (kept,)
                 picture = self.here(lead.draw, chosen.start, chosen.goal)[1]
-                views_now = self._columns(attempt_view, COLORS, chosen.attempts, picture)
+                views_now = self._columns(chosen.attempts, picture)
                 rest = [gr.skip()] * (len(views) - 1)
                 return [chosen, gr.Slider(maximum=max(1, record.steps), value=record.steps), *views_now, *rest]
 
@@ -311,10 +310,8 @@ class Page:
             blocks.load(draw, state, pictures, show_progress="hidden")
         return blocks
 
-    def _columns(
-        self, view: Any, colors: Sequence[str], attempts: Sequence[Attempt], goal: Any, step: int | None = None
-    ) -> list[str]:
-        return [view(self.usable[i].name, colors[i], each, goal, step) for i, each in enumerate(attempts)]
+    def _columns(self, attempts: Sequence[Attempt], goal: Any, step: int | None = None) -> list[str]:
+        return [attempt_view(self.usable[i].name, COLORS[i], each, goal, step) for i, each in enumerate(attempts)]
 
     def launch(self, port: int | None = None) -> None:
         """Serve the page until the server is stopped; prints its address."""
@@ -337,7 +334,7 @@ class Page:
             quiet=True,
             max_file_size=1,
             theme=theme,
-            css=self.style,
+            css=STYLE,
             prevent_thread_lock=True,
             **guard,
         )

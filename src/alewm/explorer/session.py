@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from alewm.capacity.prefix import modal_index
+from alewm.capacity.support import modal_index
 from alewm.devices import find_device
 from alewm.envs.contract import VectorGoalEnv
 from alewm.envs.task import Task

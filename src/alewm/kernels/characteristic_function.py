@@ -20,8 +20,7 @@ from typing import Any, Literal
 
 import torch
 
-from alewm.capacity.prefix import prefix_masks
-from alewm.capacity.support import CapacitySupport
+from alewm.capacity.support import CapacitySupport, prefix_masks
 from alewm.devices import why_no_triton
 from alewm.errors import InputError
 from alewm.kernels.compiled import NativeUnavailableError, load_library

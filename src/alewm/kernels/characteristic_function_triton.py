@@ -10,8 +10,7 @@ from typing import Any
 import torch
 import triton
 
-from alewm.capacity.prefix import prefix_masks
-from alewm.capacity.support import CapacitySupport
+from alewm.capacity.support import CapacitySupport, prefix_masks
 from alewm.devices import full_precision
 from alewm.kernels import characteristic_function_kernels as kernels
 from alewm.regularizers.quadrature import Quadrature

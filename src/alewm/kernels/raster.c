@@ -8,7 +8,7 @@
         above them (`cast_shadows`), so the map's resolution costs nothing;
      4. samples are averaged (`resolve`).
    The arithmetic is plain IEEE float32 without contraction or library functions but sqrt, so a frame's bytes are the same
-   on every machine. Nothing here checks sizes: raster_c.py is the only caller and does. */
+   on every machine. Nothing here checks sizes: raster.py is the only caller and does. */
 
 #include <math.h>
 #include <stdint.h>

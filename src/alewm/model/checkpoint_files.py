@@ -47,7 +47,7 @@ def write_checkpoint(folder: Path, described: Mapping[str, Any], files: Mapping[
             partial.mkdir(parents=True)
             for name, tensors in files.items():
                 save_file(_on_cpu(tensors), partial / name)
-            content[_DIGESTS] = {name: _file_digest(partial / name) for name in files}
+            content[_DIGESTS] = {name: file_sha256(partial / name) for name in files}
             content[_DIGESTS][DESCRIPTION] = _digest(content)
             (partial / DESCRIPTION).write_text(json.dumps(content, indent=2) + "\n")
             for path in (*partial.iterdir(), partial):
@@ -124,18 +124,18 @@ def _digest(content: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps({**content, _DIGESTS: digests}, sort_keys=True).encode()).hexdigest()
 
 
-def _file_digest(path: Path) -> str:
+def file_sha256(path: Path) -> str:
+    """The SHA-256 of a file's content."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def weights_sha256(checkpoint: Path) -> str:
-    """The SHA-256 of a checkpoint's weights, by which what was made from them knows them again."""
+    """The SHA-256 of a checkpoint's weights, which names them in what was made from them."""
     path = checkpoint / MODEL
     if not path.is_file():
         raise InputError(f"{path} is missing. {cure(checkpoint)}")
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    return file_sha256(path)
 
 
 def load_weights(checkpoint: Path, model: WorldModel) -> None:
@@ -173,7 +173,7 @@ def _check_file(path: Path) -> None:
         )
         raise InputError(f"{path} is missing{shared} {cure(path.parent)}")
     expected = read_content(path.parent).get(_DIGESTS, {}).get(path.name)
-    if expected is not None and (found := _file_digest(path)) != expected:
+    if expected is not None and (found := file_sha256(path)) != expected:
         raise InputError(
             f"{path} is damaged: its SHA-256 begins with {found[:12]}, {DESCRIPTION} says {str(expected)[:12]}. "
             f"{cure(path.parent)}"

@@ -1,4 +1,4 @@
-"""The predictor: a short history of latents and actions to the next latents; `imagine` rolls it forward.
+"""The predictor: a short history of latents and actions to the next latents.
 
 Actions condition every block by adaptive layer normalisation (AdaLN).
 """
@@ -13,7 +13,6 @@ from torch import nn
 from alewm.config import Count, Share, check_ranges
 from alewm.devices import at_least_float32
 from alewm.errors import InputError
-from alewm.model.projector import Projector
 from alewm.shapes import Bool, Float, Tensor
 
 
@@ -251,55 +250,3 @@ class Predictor(nn.Module):
 
 LONGEST_FAST_CONTEXT = 3
 """Positions that the kernels of `alewm.kernels.predictor_blocks` support."""
-
-
-def imagine(
-    predictor: Predictor,
-    projector: Projector,
-    z_first: Float[Tensor, "N k"],
-    condition: Float[Tensor, "N H W"],
-    *,
-    last_width: int,
-    context: int,
-) -> list[Float[Tensor, "N _"]]:
-    """The H latents that follow `z_first` under H encoded action blocks; k coordinates each, the last `last_width`.
-
-    Equal to H calls of the predictor on the latest `context` latents, up to rounding. Keys and values are cached while
-    the history grows. Once it slides, all positions have moved and are recomputed. The last block computes only the
-    last position, and every action block is encoded once.
-    """
-    if not 1 <= context <= predictor.config.context_length:
-        raise InputError(f"The predictor sees 1 to {predictor.config.context_length} positions, got {context}.")
-    capacity, horizon = z_first.shape[1], condition.shape[1]
-    activated = F.silu(condition)
-    embedded = [predictor.embed(z_first[:, None])]
-    caches: list[KeyValueCache | None] = [None] * len(predictor.blocks)
-    latents: list[Tensor] = []
-    for t in range(horizon):
-        if t < context:
-            seen, place = slice(t, t + 1), slice(t, t + 1)
-        else:
-            seen, place = slice(t + 1 - context, t + 1), slice(0, context)
-            caches = [None] * len(predictor.blocks)
-        x = torch.cat(embedded[seen], 1) + predictor.position[:, place]
-        hidden = _last_position(predictor, x, activated[:, seen], caches)
-        is_last = t == horizon - 1
-        z = projector(predictor.norm(hidden), last_width if is_last else capacity)
-        latents.append(z[:, 0])
-        if not is_last:
-            embedded.append(predictor.embed(z))
-    return latents
-
-
-def _last_position(
-    predictor: Predictor,
-    x: Float[Tensor, "N T W"],
-    activated: Float[Tensor, "N T W"],
-    caches: list[KeyValueCache | None],
-) -> Float[Tensor, "N 1 W"]:
-    """The last position after all blocks; `caches` are extended in place."""
-    for i, block in enumerate(predictor.blocks):
-        assert isinstance(block, AdaLNBlock)
-        num_outputs = 1 if i == len(predictor.blocks) - 1 else x.shape[1]
-        x, caches[i] = block.extend(x, activated, caches[i], num_outputs)
-    return x

@@ -1,4 +1,4 @@
-"""The composition: encode frames, choose a capacity, predict the next latents."""
+"""The world model: encode frames, choose a capacity, predict the next latents and roll them forward."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -6,15 +6,16 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import nn
 
 from alewm.capacity.selector import CapacitySelector
 from alewm.capacity.support import CapacitySupport, log_polynomial_prior
 from alewm.config import Count, CountOrZero, Finite, check_ranges
 from alewm.devices import at_least_float32
+from alewm.distributed import mean_across_ranks, num_ranks
 from alewm.errors import InputError
-from alewm.model.predictor import ActionEncoder, Predictor, PredictorConfig, imagine
-from alewm.model.projector import Projector
+from alewm.model.predictor import ActionEncoder, AdaLNBlock, KeyValueCache, Predictor, PredictorConfig
 from alewm.model.vit import PixelNormaliser, ViT, ViTConfig
 from alewm.shapes import Bool, Float, Tensor
 
@@ -77,6 +78,64 @@ class WorldModelConfig:
     def support(self) -> CapacitySupport:
         """The capacities, checked."""
         return CapacitySupport(self.capacities).of_width(self.latent_dim)
+
+
+class BatchNorm(nn.Module):
+    """`nn.BatchNorm1d` with moments averaged over ranks inside autograd.
+
+    The library's own synchronised layer refuses CPUs. In one process this one computes what `nn.BatchNorm1d` does, and
+    its parameters and buffers have the same names. Moments are float32 whatever the input is.
+    """
+
+    running_mean: Tensor
+    running_var: Tensor
+    num_batches_tracked: Tensor
+
+    def __init__(self, width: int, *, eps: float = 1e-5, momentum: float = 0.1) -> None:
+        super().__init__()
+        self.eps, self.momentum = eps, momentum
+        self.weight = nn.Parameter(torch.ones(width))
+        self.bias = nn.Parameter(torch.zeros(width))
+        self.register_buffer("running_mean", torch.zeros(width))
+        self.register_buffer("running_var", torch.ones(width))
+        self.register_buffer("num_batches_tracked", torch.tensor(0))
+
+    def forward(self, x: Float[Tensor, "N W"]) -> Float[Tensor, "N W"]:
+        """x normalised by the batch's moments while training, by the running ones otherwise."""
+        if self.training:
+            self.num_batches_tracked.add_(1)
+            if num_ranks() > 1:
+                return self._normalise_across_ranks(x)
+        return F.batch_norm(
+            x, self.running_mean, self.running_var, self.weight, self.bias, self.training, self.momentum, self.eps
+        )
+
+    def _normalise_across_ranks(self, x: Tensor) -> Tensor:
+        wide = at_least_float32(x)
+        mean = mean_across_ranks(wide.mean(0))
+        centred = wide - mean
+        var = mean_across_ranks(centred.square().mean(0))
+        with torch.no_grad():
+            n = len(x) * num_ranks()
+            self.running_mean.lerp_(mean.to(self.running_mean.dtype), self.momentum)
+            self.running_var.lerp_((var * (n / (n - 1))).to(self.running_var.dtype), self.momentum)
+        return (centred * torch.rsqrt(var + self.eps) * self.weight + self.bias).to(x.dtype)
+
+
+class Projector(nn.Module):
+    """Linear, BatchNorm, GELU, Linear, on the features of every frame of every window together."""
+
+    def __init__(self, input_dim: int, hidden_dim: int, output_dim: int) -> None:
+        super().__init__()
+        self.widen = nn.Linear(input_dim, hidden_dim)
+        self.norm = BatchNorm(hidden_dim)
+        self.narrow = nn.Linear(hidden_dim, output_dim)
+
+    def forward(self, x: Float[Tensor, "B F W"], num_outputs: int | None = None) -> Float[Tensor, "B F D"]:
+        """The first `num_outputs` coordinates of the projection (all by default)."""
+        hidden = F.gelu(self.norm(self.widen(x.flatten(0, 1))))
+        latents = F.linear(hidden, self.narrow.weight[:num_outputs], self.narrow.bias[:num_outputs])
+        return latents.view(*x.shape[:2], -1)
 
 
 class Encoding(NamedTuple):
@@ -185,17 +244,44 @@ class WorldModel(nn.Module):
         # On a CPU, parts that stay in its cache take a quarter less time than all rows at once.
         num_rows = ROWS_IN_CACHE if z_first.device.type == "cpu" else max(1, len(z_first))
         parts = [
-            imagine(
-                self.predictor,
-                self.prediction_projector,
-                z,
-                self.action_encoder(a),
-                last_width=last_width,
-                context=context,
-            )
+            self._imagine(z, a, last_width, context)
             for z, a in zip(torch.split(z_first, num_rows), torch.split(actions, num_rows), strict=True)
         ]
         return parts[0] if len(parts) == 1 else [torch.cat(step) for step in zip(*parts, strict=True)]
+
+    def _imagine(
+        self, z_first: Float[Tensor, "N k"], actions: Float[Tensor, "N H A"], last_width: int, context: int
+    ) -> list[Float[Tensor, "N _"]]:
+        """`imagine_prefix` of all rows at once.
+
+        Keys and values are cached while the history grows. Once it slides, all positions have moved and are recomputed.
+        The last block computes only the last position, and every action block is encoded once.
+        """
+        predictor = self.predictor
+        if not 1 <= context <= self.context_length:
+            raise InputError(f"The predictor sees 1 to {self.context_length} positions, got {context}.")
+        capacity, horizon = z_first.shape[1], actions.shape[1]
+        activated = F.silu(self.action_encoder(actions))
+        embedded = [predictor.embed(z_first[:, None])]
+        caches: list[KeyValueCache | None] = [None] * len(predictor.blocks)
+        latents: list[Tensor] = []
+        for t in range(horizon):
+            if t < context:
+                seen, place = slice(t, t + 1), slice(t, t + 1)
+            else:
+                seen, place = slice(t + 1 - context, t + 1), slice(0, context)
+                caches = [None] * len(predictor.blocks)
+            x = torch.cat(embedded[seen], 1) + predictor.position[:, place]
+            for i, block in enumerate(predictor.blocks):
+                assert isinstance(block, AdaLNBlock)
+                num_outputs = 1 if i == len(predictor.blocks) - 1 else x.shape[1]
+                x, caches[i] = block.extend(x, activated[:, seen], caches[i], num_outputs)
+            is_last = t == horizon - 1
+            z = self.prediction_projector(predictor.norm(x), last_width if is_last else capacity)
+            latents.append(z[:, 0])
+            if not is_last:
+                embedded.append(predictor.embed(z))
+        return latents
 
     def capacity_logits(self, features: Float[Tensor, "B F W"]) -> Float[Tensor, "B C"]:
         """Logits of q(k | frames), in float32; those of the prior where the model has no selector."""

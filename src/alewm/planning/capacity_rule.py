@@ -11,8 +11,7 @@ from typing import Literal
 
 import torch
 
-from alewm.capacity.prefix import modal_index
-from alewm.capacity.support import CapacitySupport
+from alewm.capacity.support import CapacitySupport, modal_index
 from alewm.errors import InputError, unknown_name
 from alewm.planning.noise import stream
 from alewm.shapes import Float, Tensor

@@ -13,7 +13,6 @@ On disk a folder `distilled/` beside the checkpoints holds one folder per capaci
 and `distilled.json` (`alewm.runs.fitted`).
 """
 
-import hashlib
 import re
 import sys
 from collections.abc import Mapping
@@ -27,6 +26,7 @@ from torch.nn import functional
 from alewm.capacity.support import CapacitySupport
 from alewm.config import Count, check_ranges, from_dict
 from alewm.errors import InputError
+from alewm.model.checkpoint_files import file_sha256
 from alewm.model.world_model import Encoding, WorldModel
 from alewm.runs.fitted import NETWORK, FittedKind
 from alewm.shapes import Float, Tensor
@@ -73,12 +73,10 @@ class DistilledDynamics(nn.Module):
         driven = self.action_layer(actions.transpose(0, 1))
         w, latents = (z_first - self.mean) / self.std, []
         for block in driven:
-            w = w + self.output_layer(self._hidden(torch.addmm(block, w, self.state_layer.weight.T)))
+            hidden = functional.silu(torch.addmm(block, w, self.state_layer.weight.T))
+            w = w + self.output_layer(functional.silu(self.hidden_layer(hidden)))
             latents.append(torch.addcmul(self.mean, w, self.std))
         return latents
-
-    def _hidden(self, x: Tensor) -> Tensor:
-        return functional.silu(self.hidden_layer(functional.silu(x)))
 
 
 DYNAMICS = FittedKind(
@@ -150,7 +148,14 @@ class DistilledModel(nn.Module):
         """The H prefixes that follow `z_first`, by the network of its capacity where there is one."""
         capacity = z_first.shape[1]
         if str(capacity) not in self.dynamics:
-            self._announce(capacity)
+            if capacity not in self.own_capacities:
+                self.own_capacities.add(capacity)
+                print(
+                    f"No dynamics were distilled for capacity {capacity} (there are {', '.join(self.dynamics)}): "
+                    f"episodes that choose it are planned with the model's own predictor. `alewm distill RUN "
+                    f"--capacity {capacity}` adds them.",
+                    file=sys.stderr,
+                )
             return self.model.imagine_prefix(z_first, actions, last_width, context)
         if last_width != capacity:
             raise InputError(
@@ -161,16 +166,6 @@ class DistilledModel(nn.Module):
         assert isinstance(network, DistilledDynamics)
         return network.imagine(z_first, actions)
 
-    def _announce(self, capacity: int) -> None:
-        if capacity not in self.own_capacities:
-            self.own_capacities.add(capacity)
-            print(
-                f"No dynamics were distilled for capacity {capacity} (there are {_listed(self.capacities)}): episodes "
-                f"that choose it are planned with the model's own predictor. `alewm distill RUN --capacity {capacity}` "
-                f"adds them.",
-                file=sys.stderr,
-            )
-
 
 def load_distilled(model: WorldModel, weights_sha256: str, folder: Path) -> DistilledModel:
     """`model` with the distilled dynamics in `folder`, which must have been fitted to these very weights."""
@@ -179,7 +174,7 @@ def load_distilled(model: WorldModel, weights_sha256: str, folder: Path) -> Dist
         raise InputError(f"{folder} holds no distilled dynamics. Make them with `alewm distill RUN`.")
     device = model.log_prior.device
     networks = {k: DYNAMICS.read(path, weights_sha256).to(device) for k, path in found.items()}
-    return DistilledModel(model, networks, {str(k): _sha256(path / NETWORK) for k, path in found.items()})
+    return DistilledModel(model, networks, {str(k): file_sha256(path / NETWORK) for k, path in found.items()})
 
 
 def distilled_capacities(folder: Path) -> dict[int, Path]:
@@ -205,12 +200,3 @@ def _check_fits(model: WorldModel, capacity: int, network: DistilledDynamics) ->
             f"Dynamics of {config.capacity} coordinates and action blocks of {config.action_dim} numbers do not fit a "
             f"model of {capacity} coordinates and action blocks of {model.config.action_dim}."
         )
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _listed(capacities: tuple[int, ...]) -> str:
-    return ", ".join(map(str, capacities))

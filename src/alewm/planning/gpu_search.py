@@ -20,8 +20,7 @@ from torch import nn
 from alewm.errors import InputError
 from alewm.kernels.predictor_blocks import residual_norm, short_attention
 from alewm.model.predictor import LONGEST_FAST_CONTEXT, AdaLNBlock
-from alewm.model.projector import Projector
-from alewm.model.world_model import WorldModel
+from alewm.model.world_model import Projector, WorldModel
 from alewm.planning.distilled import DistilledModel
 from alewm.planning.planner import SearchSettings
 from alewm.planning.rollout import PlanningModel, PrefixImagination, compared_width, prefix_distance

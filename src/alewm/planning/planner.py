@@ -13,7 +13,7 @@ a GPU a recorded version of it.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Annotated, NamedTuple, Protocol, runtime_checkable
+from typing import Annotated, NamedTuple
 
 import numpy as np
 import torch
@@ -51,21 +51,8 @@ class SearchSettings:
     """Called whenever candidates are to be scored, for a progress bar; a search recorded on a GPU never calls it."""
 
 
-@runtime_checkable
-class InnerLoop(Protocol):
-    """Anything that searches like `plan_group`."""
-
-    def __call__(
-        self,
-        model: PlanningModel,
-        z_now: Tensor,
-        z_goal: Tensor,
-        noise: Tensor,
-        initial_mean: Tensor,
-        settings: SearchSettings,
-    ) -> CEMResult:
-        """The result of the search, per episode."""
-        ...
+InnerLoop = Callable[[PlanningModel, Tensor, Tensor, Tensor, Tensor, SearchSettings], CEMResult]
+"""Anything that searches like `plan_group`."""
 
 
 def plan_group(
@@ -100,26 +87,23 @@ def choose_search(
     model: PlanningModel, device: torch.device, *, reference: bool = False, search: SearchName = "cem"
 ) -> SearchChoice:
     """The recorded search where a GPU, Triton and a model of ours meet; the plain one otherwise, or if asked for."""
-    if reference:
-        return SearchChoice(plan_group, "reference (asked for)")
-    obstacle = _why_not_recorded(model, device) if search == "cem" else f"{search} runs as it is written"
+    obstacle = "asked for" if reference else _why_not_recorded(model, device, search)
     if obstacle is not None or not isinstance(model, (WorldModel, DistilledModel)):
         return SearchChoice(plan_group, f"reference ({obstacle})")
     from alewm.planning.gpu_search import GraphedSearch  # Triton takes a second to import: only where it is used
 
-    if isinstance(model, DistilledModel):
-        return SearchChoice(GraphedSearch(model), "distilled dynamics in a CUDA graph (a GPU with Triton)")
-    return SearchChoice(GraphedSearch(model), "bfloat16 rollouts in a CUDA graph (a GPU with Triton)")
+    what = "distilled dynamics" if isinstance(model, DistilledModel) else "bfloat16 rollouts"
+    return SearchChoice(GraphedSearch(model), f"{what} in a CUDA graph (a GPU with Triton)")
 
 
-def _why_not_recorded(model: PlanningModel, device: torch.device) -> str | None:
+def _why_not_recorded(model: PlanningModel, device: torch.device, search: SearchName) -> str | None:
+    if search != "cem":
+        return f"{search} runs as it is written"
     if (obstacle := why_no_triton(device)) is not None:
         return obstacle
-    if isinstance(model, DistilledModel):
-        return None
-    if not isinstance(model, WorldModel):
+    if not isinstance(model, (WorldModel, DistilledModel)):
         return f"the model is a {type(model).__name__}"
-    if model.predictor.config.context_length > LONGEST_FAST_CONTEXT:
+    if isinstance(model, WorldModel) and model.context_length > LONGEST_FAST_CONTEXT:
         return f"the predictor reads more than {LONGEST_FAST_CONTEXT} positions"
     return None
 

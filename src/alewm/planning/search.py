@@ -14,7 +14,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal, Protocol, runtime_checkable
+from typing import Literal
 
 import torch
 
@@ -130,133 +130,106 @@ class CEM:
         return solve(score, noise.to(initial_mean.device), self.config, initial_mean)
 
 
-SearchName = Literal["cem", "icem", "mppi", "gradient"]
-
-
-@runtime_checkable
-class Search(Protocol):
-    """Anything that searches like `solve`."""
-
-    def __call__(
-        self,
-        score: Score,
-        noise: Float[Tensor, "iterations B S H A"],
-        config: CEMConfig,
-        initial_mean: Float[Tensor, "B H A"] | None = None,
-    ) -> CEMResult:
-        """The plan that minimises `score`, per episode."""
-        ...
-
-
-@dataclass(frozen=True)
-class ICEM:
+def icem(
+    score: Score,
+    noise: Float[Tensor, "iterations B S H A"],
+    config: CEMConfig,
+    initial_mean: Float[Tensor, "B H A"] | None = None,
+    *,
+    colour: float = 2.0,
+    num_kept: int = 5,
+    momentum: float = 0.1,
+) -> CEMResult:
     """The improved cross-entropy method (Pinneri et al., 2020), at a fixed number of candidates.
 
     Its noise has the power spectrum 1 / f^colour along the blocks of a plan. The best `num_kept` elites are candidates
     of the next iteration again. Of the old mean and spread, `momentum` stays. The plan is the last mean, or the best
     candidate where that costs less.
     """
-
-    colour: float = 2.0
-    num_kept: int = 5
-    momentum: float = 0.1
-
-    def __call__(
-        self,
-        score: Score,
-        noise: Float[Tensor, "iterations B S H A"],
-        config: CEMConfig,
-        initial_mean: Float[Tensor, "B H A"] | None = None,
-    ) -> CEMResult:
-        """The plan that minimises `score`, per episode."""
-        mean, std = _begin(noise, config, initial_mean)
-        colouring = _colouring(noise.shape[-2], self.colour).to(noise)
-        num_kept = min(self.num_kept, config.num_elites, config.num_candidates - 1)
-        kept, elite_costs = mean[:, None], list[Tensor]()
-        for white in noise:
-            candidates = mean[:, None] + std[:, None] * torch.einsum("hg,bsga->bsha", colouring, white)
-            if elite_costs:  # after the mean, which is candidate 0
-                candidates = torch.cat([candidates[:, :1], kept, candidates[:, 1 + num_kept :]], 1)
-            elites, costs = _best(score, candidates, config.num_elites)
-            kept = elites[:, :num_kept]
-            mean = self.momentum * mean + (1 - self.momentum) * elites.mean(1)
-            std = self.momentum * std + (1 - self.momentum) * elites.std(1)
-            elite_costs.append(costs.mean(1))
-        plan, cost = _best(score, torch.cat([mean[:, None], kept[:, :1]], 1), 1)
-        return CEMResult(plan[:, 0], std, cost[:, 0], torch.stack(elite_costs, 1))
+    mean, std = _begin(noise, config, initial_mean)
+    colouring = _colouring(noise.shape[-2], colour).to(noise)
+    num_kept = min(num_kept, config.num_elites, config.num_candidates - 1)
+    kept, elite_costs = mean[:, None], list[Tensor]()
+    for white in noise:
+        candidates = mean[:, None] + std[:, None] * torch.einsum("hg,bsga->bsha", colouring, white)
+        if elite_costs:  # after the mean, which is candidate 0
+            candidates = torch.cat([candidates[:, :1], kept, candidates[:, 1 + num_kept :]], 1)
+        elites, costs = _best(score, candidates, config.num_elites)
+        kept = elites[:, :num_kept]
+        mean = momentum * mean + (1 - momentum) * elites.mean(1)
+        std = momentum * std + (1 - momentum) * elites.std(1)
+        elite_costs.append(costs.mean(1))
+    plan, cost = _best(score, torch.cat([mean[:, None], kept[:, :1]], 1), 1)
+    return CEMResult(plan[:, 0], std, cost[:, 0], torch.stack(elite_costs, 1))
 
 
-@dataclass(frozen=True)
-class MPPI:
+def mppi(
+    score: Score,
+    noise: Float[Tensor, "iterations B S H A"],
+    config: CEMConfig,
+    initial_mean: Float[Tensor, "B H A"] | None = None,
+    *,
+    temperature: float = 0.3,
+) -> CEMResult:
     """Model predictive path integral control (Williams et al., 2017), iterated from one frame.
 
-    The mean moves to the average of all candidates, weighted by exp(-(cost - lowest) / temperature). The temperature
-    is a share of the spread of the costs of that iteration, because the scale of a latent's distances is its own. The
-    spread of the candidates never shrinks.
+    The mean moves to the average of all candidates, weighted by exp(-(cost - lowest) / temperature). `temperature` is a
+    share of the spread of the costs of that iteration, because every latent has its own scale of distances. The spread
+    of the candidates never shrinks.
     """
-
-    temperature: float = 0.3
-
-    def __call__(
-        self,
-        score: Score,
-        noise: Float[Tensor, "iterations B S H A"],
-        config: CEMConfig,
-        initial_mean: Float[Tensor, "B H A"] | None = None,
-    ) -> CEMResult:
-        """The plan that minimises `score`, per episode."""
-        mean, std = _begin(noise, config, initial_mean)
-        elite_costs = []
-        for white in noise:
-            candidates = mean[:, None] + std[:, None] * white
-            costs = score(candidates)
-            elite_costs.append(costs.topk(config.num_elites, dim=1, largest=False).values.mean(1))
-            # A candidate whose cost is not finite has no weight.
-            known = costs.where(costs.isfinite(), torch.inf)
-            finite = costs.where(costs.isfinite(), torch.nan)
-            spread = (finite - finite.nanmean(1, keepdim=True)).square().nanmean(1, keepdim=True).sqrt()
-            weights = (-(known - known.amin(1, keepdim=True)) / (self.temperature * spread + 1e-12)).softmax(1)
-            mean = torch.einsum("bs,bsha->bha", weights.to(candidates.dtype), candidates)
-        return CEMResult(mean, std, score(mean[:, None])[:, 0], torch.stack(elite_costs, 1))
+    mean, std = _begin(noise, config, initial_mean)
+    elite_costs = []
+    for white in noise:
+        candidates = mean[:, None] + std[:, None] * white
+        costs = score(candidates)
+        elite_costs.append(costs.topk(config.num_elites, dim=1, largest=False).values.mean(1))
+        # A candidate whose cost is not finite has no weight.
+        known = costs.where(costs.isfinite(), torch.inf)
+        finite = costs.where(costs.isfinite(), torch.nan)
+        spread = (finite - finite.nanmean(1, keepdim=True)).square().nanmean(1, keepdim=True).sqrt()
+        weights = (-(known - known.amin(1, keepdim=True)) / (temperature * spread + 1e-12)).softmax(1)
+        mean = torch.einsum("bs,bsha->bha", weights.to(candidates.dtype), candidates)
+    return CEMResult(mean, std, score(mean[:, None])[:, 0], torch.stack(elite_costs, 1))
 
 
-@dataclass(frozen=True)
-class Gradient:
+def gradient(
+    score: Score,
+    noise: Float[Tensor, "iterations B S H A"],
+    config: CEMConfig,
+    initial_mean: Float[Tensor, "B H A"] | None = None,
+    *,
+    step_size: float = 0.1,
+) -> CEMResult:
     """Gradient descent (Adam) from the elites of the first candidates; the lowest cost found on the way wins.
 
     One iteration scores the elites only, forward and backward, where CEM scores all candidates forward.
     """
-
-    step_size: float = 0.1
-
-    def __call__(
-        self,
-        score: Score,
-        noise: Float[Tensor, "iterations B S H A"],
-        config: CEMConfig,
-        initial_mean: Float[Tensor, "B H A"] | None = None,
-    ) -> CEMResult:
-        """The plan that minimises `score`, per episode."""
-        mean, std = _begin(noise, config, initial_mean)
-        plans, best_costs = _best(score, mean[:, None] + std[:, None] * noise[0], config.num_elites)
-        best, elite_costs = plans, [best_costs.mean(1)]
-        with torch.enable_grad():
-            moving = plans.detach().clone().requires_grad_()
-            optimizer = torch.optim.Adam([moving], lr=self.step_size)
-            for _ in range(config.num_iterations):
-                costs = score(moving)
-                best, best_costs = _lower(best, best_costs, moving.detach(), costs.detach())
-                (moving.grad,) = torch.autograd.grad(costs.nansum(), moving)
-                optimizer.step()
-                elite_costs.append(costs.detach().mean(1))
-        with torch.no_grad():
-            best, best_costs = _lower(best, best_costs, moving.detach(), score(moving.detach()))
-        winner = best_costs.argmin(1)
-        rows = torch.arange(len(best), device=best.device)
-        return CEMResult(best[rows, winner], best.std(1), best_costs[rows, winner], torch.stack(elite_costs[1:], 1))
+    mean, std = _begin(noise, config, initial_mean)
+    plans, best_costs = _best(score, mean[:, None] + std[:, None] * noise[0], config.num_elites)
+    best, elite_costs = plans, list[Tensor]()
+    with torch.enable_grad():
+        moving = plans.detach().clone().requires_grad_()
+        optimizer = torch.optim.Adam([moving], lr=step_size)
+        for _ in range(config.num_iterations):
+            costs = score(moving)
+            best, best_costs = _lower(best, best_costs, moving.detach(), costs.detach())
+            (moving.grad,) = torch.autograd.grad(costs.nansum(), moving)
+            optimizer.step()
+            elite_costs.append(costs.detach().mean(1))
+    with torch.no_grad():
+        best, best_costs = _lower(best, best_costs, moving.detach(), score(moving.detach()))
+    winner = best_costs.argmin(1)
+    rows = torch.arange(len(best), device=best.device)
+    return CEMResult(best[rows, winner], best.std(1), best_costs[rows, winner], torch.stack(elite_costs, 1))
 
 
-SEARCHES: Mapping[SearchName, Search] = {"cem": solve, "icem": ICEM(), "mppi": MPPI(), "gradient": Gradient()}
+SearchName = Literal["cem", "icem", "mppi", "gradient"]
+SEARCHES: Mapping[SearchName, Callable[[Score, Tensor, CEMConfig, Tensor], CEMResult]] = {
+    "cem": solve,
+    "icem": icem,
+    "mppi": mppi,
+    "gradient": gradient,
+}
 
 
 def _begin(noise: Tensor, config: CEMConfig, initial_mean: Tensor | None) -> tuple[Tensor, Tensor]:

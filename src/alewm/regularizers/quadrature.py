@@ -9,8 +9,7 @@ from typing import Literal
 
 import torch
 
-from alewm.capacity.prefix import prefix_masks
-from alewm.capacity.support import CapacitySupport
+from alewm.capacity.support import CapacitySupport, prefix_masks
 from alewm.errors import InputError
 from alewm.shapes import Float, Tensor
 

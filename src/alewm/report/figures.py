@@ -1,7 +1,6 @@
 """One function per figure: from data to a drawing that takes its theme later."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -90,17 +89,16 @@ def success_rates(runs: Sequence[Run]) -> Draw:
         figure, axes = new_axes(height=1.5 + 0.55 * len(runs))
         for row, run in enumerate(runs):
             color = theme.color(run.color)
-            _interval(axes, run.result, "success_rate", "interval", row - 0.14, color, "o", "all pairs")
-            _interval(
-                axes,
-                run.result,
-                "success_rate_nontrivial",
-                "interval_nontrivial",
-                row + 0.14,
-                color,
-                "D",
-                "not solved at the start",
-            )
+            for rate, interval, y, marker, label in (
+                ("success_rate", "interval", row - 0.14, "o", "all pairs"),
+                ("success_rate_nontrivial", "interval_nontrivial", row + 0.14, "D", "not solved at the start"),
+            ):
+                if run.result.get(rate) is None:
+                    continue
+                if interval in run.result:
+                    reach = run.result[interval]
+                    axes.plot(reach, [y, y], color=color, linewidth=2, solid_capstyle="round", alpha=0.55)
+                axes.plot(run.result[rate], y, marker, color=color, markersize=5.5, label=label)
             for key, marker, label in (
                 ("random_success_rate", "x", "uniform random"),
                 ("zero_success_rate", "|", "doing nothing"),
@@ -187,13 +185,3 @@ def distance_over_time(records: Sequence[EpisodeRecord], title: str, color: int 
         return figure
 
     return draw
-
-
-def _interval(
-    axes: Axes, result: Mapping[str, Any], rate: str, interval: str, y: float, color: str, marker: str, label: str
-) -> None:
-    if result.get(rate) is None:
-        return
-    if interval in result:
-        axes.plot(result[interval], [y, y], color=color, linewidth=2, solid_capstyle="round", alpha=0.55)
-    axes.plot(result[rate], y, marker, color=color, markersize=5.5, label=label)

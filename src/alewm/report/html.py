@@ -17,17 +17,15 @@ def data_uri(content: bytes, media_type: str) -> str:
     return f"data:{media_type};base64,{base64.b64encode(content).decode()}"
 
 
-def figure(svg: bytes, caption: str, *, titled: bool = False) -> str:
-    """A drawing with its caption; one that is `titled` needs no caption below it."""
+def figure(svg: bytes, caption: str, *, titled: bool = False, curves: Mapping[str, Any] | None = None) -> str:
+    """A drawing with its caption; one that is `titled` needs no caption below it.
+
+    The values of `curves`, which is what `theme.plotted` says of them, show under the pointer.
+    """
     text = escape(caption)
     below = "" if titled else f"<figcaption>{text}</figcaption>"
-    return f'<figure><img src="{data_uri(svg, "image/svg+xml")}" alt="{text}">{below}</figure>'
-
-
-def hover_figure(svg: bytes, caption: str, curves: Mapping[str, Any], *, titled: bool = False) -> str:
-    """A drawing of curves whose values show under the pointer; `curves` is what `theme.plotted` says of them."""
-    data = escape(json.dumps(curves, separators=(",", ":")))
-    return figure(svg, caption, titled=titled).replace("<figure>", f'<figure data-curves="{data}">', 1)
+    data = "" if curves is None else f' data-curves="{escape(json.dumps(curves, separators=(",", ":")))}"'
+    return f'<figure{data}><img src="{data_uri(svg, "image/svg+xml")}" alt="{text}">{below}</figure>'
 
 
 @dataclass(frozen=True)
@@ -128,9 +126,8 @@ def paragraph(text: str) -> str:
     return f'<p class="muted">{escape(text)}</p>'
 
 
-def folded(title: str, values: Mapping[str, Any] | Iterable[tuple[str, Any]]) -> str:
+def folded(title: str, rows: Iterable[tuple[str, Any]]) -> str:
     """Names and values that open on demand."""
-    rows = values.items() if isinstance(values, Mapping) else values
     return f"<details><summary>{escape(title)}</summary>{table((), rows, words=True)}</details>"
 
 
@@ -138,19 +135,16 @@ def write_page(folder: Path, title: str, subtitle: str, *content: str) -> Path:
     """`folder/index.html`, the whole document: one file, no network. An earlier page is replaced in one step."""
     path = folder / "index.html"
     style, script = ((files("alewm.report") / name).read_text(encoding="utf-8") for name in ("style.css", "page.js"))
-    write_text(path, _page(title, subtitle, style, script, *content))
-    return path
-
-
-def _page(title: str, subtitle: str, style: str, script: str, *content: str) -> str:
-    return (
+    write_text(
+        path,
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         '<meta name="color-scheme" content="light dark">'
         f"<title>{escape(title)}</title><style>{style}</style></head><body><main>"
         f'<h1>{escape(title)}</h1><p class="muted">{escape(subtitle)}</p>{"".join(content)}</main>'
-        f"<script>{script}</script></body></html>\n"
+        f"<script>{script}</script></body></html>\n",
     )
+    return path
 
 
 def _cells(row: Sequence[Any], words: bool, row_index: int, best: Collection[tuple[int, int]]) -> Iterator[str]:

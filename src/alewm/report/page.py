@@ -2,7 +2,7 @@
 
 import io
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from alewm.files import write_bytes
 from alewm.model.checkpoint_files import checkpoints_in
 from alewm.report import figures, html
 from alewm.report.gather import Run, flatten, read_runs, with_evaluations
-from alewm.theme import Draw, Series, as_svg, plotted
+from alewm.theme import Draw, Series, plotted
 
 MOST_FILMS = 12
 """Films shown per run."""
@@ -75,17 +75,18 @@ class _Shelf:
         self.folder = folder
         self.files: dict[str, bytes] = {}
 
-    def figure(self, name: str, draw: Draw, caption: str, *, titled: bool = False) -> str:
-        svg = as_svg(draw)
-        self.files[f"{re.sub(r'[^A-Za-z0-9_.-]+', '-', name)}.svg"] = svg
-        return html.figure(svg, caption, titled=titled)
-
-    def hover_figure(
-        self, name: str, draw: Draw, caption: str, curves: Sequence[tuple[str, int, Series]], *, titled: bool = False
+    def figure(
+        self,
+        name: str,
+        draw: Draw,
+        caption: str,
+        *,
+        curves: Sequence[tuple[str, int, Series]] = (),
+        titled: bool = False,
     ) -> str:
         svg, places = plotted(draw, curves)
         self.files[f"{re.sub(r'[^A-Za-z0-9_.-]+', '-', name)}.svg"] = svg
-        return html.hover_figure(svg, caption, places, titled=titled)
+        return html.figure(svg, caption, titled=titled, curves=places if curves else None)
 
     def write(self) -> None:
         for name, content in self.files.items():
@@ -148,7 +149,7 @@ def _imagination(runs: Sequence[Run], shelf: _Shelf, notes: Mapping[Path, str]) 
             f"compared; {found['windows']} windows of {found['split']} episodes. {own} is the run's own capacity. "
             f"Bands hold 80 % of the windows. Holding still predicts no change."
         )
-        parts += [shelf.hover_figure(f"imagination-{run.name}", draw, caption, curves), _strips(run)]
+        parts += [shelf.figure(f"imagination-{run.name}", draw, caption, curves=curves), _strips(run)]
     if not parts:
         return ""
     note = (
@@ -331,11 +332,11 @@ def _curves(runs: Sequence[Run], shelf: _Shelf) -> str:
     ordered = sorted(curves, key=lambda name: ("loss" not in name, name))
     names = [run.name for run in runs]
     plots = [
-        shelf.hover_figure(
+        shelf.figure(
             f"metric-{name}",
             figures.metric_curves(curves[name], names, _words(name)),
             _words(name),
-            [(names[run] if len(names) > 1 else "", run, series) for run, series in curves[name].items()],
+            curves=[(names[run] if len(names) > 1 else "", run, series) for run, series in curves[name].items()],
             titled=True,
         )
         for name in ordered
@@ -405,17 +406,12 @@ def _film(name: str, color: int, frames: Sequence[Image.Image]) -> html.FilmShee
 def _differences(runs: Sequence[Run]) -> str:
     if len(runs) < 2:
         return ""
-    rows = list(_differing_fields(runs))
+    configs = [dict(flatten(run.config)) for run in runs]
+    names = dict.fromkeys(name for config in configs for name in config)
+    values = {name: [config.get(name, "–") for config in configs] for name in names}
+    rows = [(name, *found) for name, found in values.items() if any(each != found[0] for each in found)]
     body = html.table(("field", *(run.name for run in runs)), rows, words=True) if rows else ""
     return html.section("What differs", body or html.paragraph("The runs have the same configuration."))
-
-
-def _differing_fields(runs: Sequence[Run]) -> Iterator[tuple[Any, ...]]:
-    configs = [dict(flatten(run.config)) for run in runs]
-    for name in dict.fromkeys(name for config in configs for name in config):
-        values = [config.get(name, "–") for config in configs]
-        if any(value != values[0] for value in values):
-            yield (name, *values)
 
 
 def _details(runs: Sequence[Run]) -> str:

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import torch
 
-from alewm.capacity.prefix import TEMPERATURE
+from alewm.capacity.support import TEMPERATURE
 from alewm.config import ADDED_LATER, AT_LEAST_1, Count, CountOrZero, NotNegative, Positive, Share, check_ranges
 from alewm.data.windows import WindowShape
 from alewm.devices import why_no_bfloat16

@@ -160,7 +160,7 @@ class TrainingData:
             "task": config.task,
             "frame_skip": config.frame_skip,
             "action_statistics": self.statistics.to_dict(),
-            "data": {"path": str(self.store.path.resolve()), **self.identity(), **self._recipe()},
+            "data": {"path": str(self.store.path.resolve()), **self.identity(), **recipe_of(self.store)},
             "held_out": {name: to_dict(self.splits)[name] for name in ("validation", "test")},
         }
 
@@ -178,57 +178,45 @@ class TrainingData:
         self.splits.save(run / SPLITS)
 
     def windows(self, config: RunConfig, device: torch.device, num_threads: int = 0) -> RunWindows:
-        """All windows of a run."""
-        training = self.training_windows(config, device, num_threads)
+        """All windows of a run; validation windows are missing where there are too few for a batch."""
+        training = config.training
+        validation: Iterable[WindowBatch] = ()
+        if size := self.validation_batch_size(config):
+            held_out = self.loader("validation", config, device, num_threads, batch_size=size)
+            validation = SameBatches(held_out, training.validation_batches)
         recalibration: Iterable[WindowBatch] = ()
-        if most := config.training.recalibration_batches:
-            recalibration = SameBatches(self.training_windows(config, device, num_threads), most)
-        return RunWindows(
-            training, self.validation_windows(config, device, num_threads) or (), recalibration=recalibration
-        )
-
-    def _recipe(self) -> dict[str, Any]:
-        return recipe_of(self.store)
+        if training.recalibration_batches:
+            again = self.loader("train", config, device, num_threads)
+            recalibration = SameBatches(again, training.recalibration_batches)
+        return RunWindows(self.loader("train", config, device, num_threads), validation, recalibration=recalibration)
 
     def num_windows(self, part: str) -> int:
         """Windows of the episodes of `part`: of training episodes, an epoch."""
         return len(self.store.windows(self.splits.part(part), self.shape))
 
-    def training_windows(self, config: RunConfig, device: torch.device, num_threads: int = 0) -> WindowLoader:
-        """This rank's training windows, shuffled."""
-        return self._loader("train", config, config.training.batch_size, device, num_threads)
-
-    def validation_windows(self, config: RunConfig, device: torch.device, num_threads: int = 0) -> SameBatches | None:
-        """This rank's share of some windows of the validation episodes; None where there are too few.
-
-        They are drawn at random: a batch of neighbouring windows is no sample of the latent's distribution.
-        """
-        batch_size = self.validation_batch_size(config)
-        if batch_size == 0:
-            return None
-        return SameBatches(
-            self.validation_loader(config, batch_size, device, num_threads), config.training.validation_batches
-        )
-
     def validation_batch_size(self, config: RunConfig) -> int:
         """The training batch size, or the largest multiple of the ranks that the validation windows fill."""
         return min(config.training.batch_size, self.num_windows("validation") // num_ranks() * num_ranks())
 
-    def validation_loader(
-        self, config: RunConfig, batch_size: int, device: torch.device, num_threads: int = 0
+    def loader(
+        self,
+        part: str,
+        config: RunConfig,
+        device: torch.device,
+        num_threads: int = 0,
+        *,
+        batch_size: int | None = None,
     ) -> WindowLoader:
-        """This rank's windows of the validation episodes, in one random order."""
-        return self._loader("validation", config, batch_size, device, num_threads)
+        """This rank's windows of the episodes of `part`, shuffled, in batches of the training's size if none is given.
 
-    def _loader(
-        self, part: str, config: RunConfig, batch_size: int, device: torch.device, num_threads: int
-    ) -> WindowLoader:
+        Validation windows are shuffled too: a batch of neighbouring windows is no sample of the latent's distribution.
+        """
         return WindowLoader(
             self.store,
             self.splits.part(part),
             self.statistics,
             LoaderConfig(
-                batch_size=batch_size,
+                batch_size=batch_size or config.training.batch_size,
                 seed=config.training.seed,
                 num_threads=num_threads,
                 image_size=config.model.encoder.image_size,

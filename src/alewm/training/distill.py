@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from alewm.capacity.prefix import modal_index
+from alewm.capacity.support import modal_index
 from alewm.config import Count, CountOrZero, NotNegative, Positive, check_ranges
 from alewm.data.action_statistics import ActionStatistics
 from alewm.data.frame_sources import open_frames

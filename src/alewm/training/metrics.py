@@ -11,7 +11,7 @@ import secrets
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, Protocol, get_args, runtime_checkable
+from typing import Any, Literal, get_args
 
 import torch
 
@@ -115,7 +115,7 @@ _IDENTITY = ".logger-id"
 
 
 class ClientSink:
-    """A `MetricSink` for a package with the calls of wandb.
+    """A logger that is a package with the calls of wandb.
 
     These loggers only append. After an interruption, steps that were already logged are not logged again;
     since a repeated run repeats its steps (bit by bit on a CPU), their curves are those of an uninterrupted run.
@@ -134,7 +134,7 @@ class ClientSink:
         write_text(path, identity + "\n")
 
     def write(self, step: int, kind: str, values: Mapping[str, Any]) -> None:
-        """Log the numbers of a step that was not logged before."""
+        """Log the single numbers of a step that was not logged before; lists are left out."""
         if step > self._logged_until:
             self._client.log(_numbers(kind, values), step=step)
 
@@ -144,7 +144,7 @@ class ClientSink:
 
 
 class TensorBoardSink:
-    """A `MetricSink` that writes event files below `folder`.
+    """A logger that writes event files below `folder`.
 
     A run that goes on after `step` updates opens a further file, which begins by telling TensorBoard to forget later
     steps; what an interrupted run had written of them stays in its file and is not shown.
@@ -173,27 +173,12 @@ def _numbers(kind: str, values: Mapping[str, Any]) -> dict[str, float]:
 
 LoggerName = Literal["tensorboard", "trackio", "wandb"]
 
-_INSTALL = {name: f"pip install {name}" for name in ("tensorboard", "trackio", "wandb")}
-
 _MOST_FAILURES = 3
 """Failures in a row after which a logger is left out: one that waits for a network would slow every line of metrics."""
 
 
-@runtime_checkable
-class MetricSink(Protocol):
-    """Where metrics go."""
-
-    def write(self, step: int, kind: str, values: Mapping[str, Any]) -> None:
-        """Take in what was measured after `step` updates; lists, such as a variance per coordinate, are left out."""
-        ...
-
-    def close(self) -> None:
-        """Flush and close."""
-        ...
-
-
 class Loggers:
-    """The loggers a run was asked for, as one `MetricSink` that never raises once it is made."""
+    """The loggers a run was asked for, as one that never raises once it is made."""
 
     def __init__(
         self, names: Sequence[str] = (), folder: Path = Path(), config: Mapping[str, Any] | None = None
@@ -204,12 +189,12 @@ class Loggers:
                 raise unknown_name("logger", name, get_args(LoggerName))
             if importlib.util.find_spec(name) is None:
                 raise InputError(
-                    f"--log {name} needs the package {name!r}, which is not installed. Install it: {_INSTALL[name]}. "
+                    f"--log {name} needs the package {name!r}, which is not installed. Install it: pip install {name}. "
                     f"Metrics go to metrics.jsonl in any case."
                 )
         self._names = tuple(dict.fromkeys(names))
         self._folder, self._config = folder, dict(config or {})
-        self._sinks: dict[str, MetricSink] = {}
+        self._sinks: dict[str, ClientSink | TensorBoardSink] = {}
         self._failures: dict[str, int] = {}
 
     def open(self, step: int, furthest_step: int) -> None:
@@ -217,7 +202,10 @@ class Loggers:
         for name in self._names:
             try:
                 self._folder.mkdir(parents=True, exist_ok=True)
-                self._sinks[name] = _open(name, self._folder, self._config, step, furthest_step)
+                if name == "tensorboard":
+                    self._sinks[name] = TensorBoardSink(self._folder / name, step)
+                else:
+                    self._sinks[name] = ClientSink(name, self._folder, self._config, furthest_step)
             except Exception as error:
                 _warn(f"{name} could not be started ({_in_a_line(error)}); training goes on without it.")
 
@@ -248,13 +236,6 @@ class Loggers:
         self._failures[name] += 1
         if self._failures[name] >= _MOST_FAILURES:
             del self._sinks[name]
-
-
-def _open(name: str, folder: Path, config: Mapping[str, Any], step: int, furthest_step: int) -> MetricSink:
-    if name == "tensorboard":
-        return TensorBoardSink(folder / "tensorboard", step)
-
-    return ClientSink(name, folder, config, furthest_step)
 
 
 def _warn(message: str) -> None:

@@ -167,19 +167,23 @@ class MixedData:
         own = own_configs(config)
         # The loaders share the threads of one.
         threads = max(1, (num_threads or num_available_cores()) // len(self.sets))
-        training = {name: data.training_windows(own[name], device, threads) for name, data in self.sets.items()}
         size = min(data.validation_batch_size(own[name]) for name, data in self.sets.items())
+
+        def loaders(part: str, batch_size: int | None = None) -> dict[str, WindowLoader]:
+            return {
+                name: data.loader(part, own[name], device, threads, batch_size=batch_size)
+                for name, data in self.sets.items()
+            }
+
+        training = MixedWindows(loaders("train"))
         recalibration: Iterable[WindowBatch] = ()
         if count := config.training.recalibration_batches:
-            again = {name: data.training_windows(own[name], device, threads) for name, data in self.sets.items()}
-            recalibration = SameBatches(MixedWindows(again), count)
+            recalibration = SameBatches(MixedWindows(loaders("train")), count)
         if size == 0:
-            nothing = dict.fromkeys(self.sets, ())
-            return RunWindows(MixedWindows(training), validation_apart=nothing, recalibration=recalibration)
-        held_out = {name: data.validation_loader(own[name], size, device, threads) for name, data in self.sets.items()}
-        most = config.training.validation_batches
+            return RunWindows(training, validation_apart=dict.fromkeys(self.sets, ()), recalibration=recalibration)
+        held_out, most = loaders("validation", size), config.training.validation_batches
         apart = {name: SameBatches(loader, most) for name, loader in held_out.items()}
-        return RunWindows(MixedWindows(training), SameBatches(MixedWindows(held_out), most), apart, recalibration)
+        return RunWindows(training, SameBatches(MixedWindows(held_out), most), apart, recalibration)
 
 
 def own_configs(config: RunConfig) -> dict[str, RunConfig]:

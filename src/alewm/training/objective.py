@@ -14,12 +14,10 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
-from alewm.capacity.prefix import mask_of_choice, prefix_masks, straight_through_choice
+from alewm.capacity.support import mask_of_choice, prefix_masks, straight_through_choice
 from alewm.devices import at_least_float32, full_precision
 from alewm.model.world_model import WorldModel, WorldModelConfig
-from alewm.regularizers.mix_sigreg import MixSIGReg
-from alewm.regularizers.prefix_sigreg import PrefixSIGReg
-from alewm.regularizers.sigreg import SIGReg
+from alewm.regularizers.sigreg import MixSIGReg, PrefixSIGReg, SIGReg
 from alewm.shapes import Float, Tensor
 from alewm.training.config import ObjectiveConfig, check_fit
 from alewm.training.random_streams import StepNoise

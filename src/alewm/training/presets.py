@@ -85,7 +85,7 @@ def make_preset(
     if latent_dim is not None and method != "lewm":
         raise InputError(f"A latent of its own ({latent_dim}) is for LeWM; {method} has the width's.")
     if method == "lewm":
-        return as_lewm(base, _lewm_latent(base, latent_dim))
+        return as_lewm(base, latent_dim)
     if method == "alewm-sigreg":
         return as_alewm_sigreg(base)
     return as_nested_dropout(base) if method == "nested-dropout" else base
@@ -97,7 +97,7 @@ def preset_name(task: str, width: int | str = 192, method: Method = "alewm", lat
     if method != "lewm":
         return name if method == "alewm" else f"{name}-{method}"
     base = _base(task, str(width))
-    latent = _lewm_latent(base, latent_dim)
+    latent = latent_dim or base.model.latent_dim
     # The records of tiny models at full width have names without a latent.
     is_implied = str(width) == "tiny" and latent == base.model.latent_dim
     return f"{name}-lewm" if is_implied else f"{name}-lewm-{latent}"
@@ -191,10 +191,6 @@ def _base(task: str, width: str) -> RunConfig:
     if (task, int(width)) not in SELECTED:
         raise unknown_name(f"task with a preset of width {width}", task, _TASKS)
     return _selected_row(task, int(width), SELECTED[task, int(width)])
-
-
-def _lewm_latent(base: RunConfig, latent_dim: int | None) -> int:
-    return base.model.latent_dim if latent_dim is None else latent_dim
 
 
 def _selected_row(task: str, width: int, selected: Selected) -> RunConfig:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import torch
 
-from alewm.capacity.prefix import gumbel_noise
+from alewm.capacity.support import gumbel_noise
 from alewm.distributed import num_ranks, own_rows
 from alewm.errors import InputError
 from alewm.model.world_model import WorldModel

@@ -66,7 +66,11 @@ def train_run(
     try:
         share_of_batch(config.training.batch_size)
         with first_rank_first():
-            learned = _open(paths, config, split_by)
+            learned: TrainingData | MixedData
+            if len(paths) == 1:
+                learned = TrainingData.open(paths[0], config, split_by)
+            else:
+                learned = MixedData.open(paths, config, split_by)
             folder = RunFolder(out, late_field_defaults(RunConfig))
             config = with_schedules(config, folder)
             described = {**to_dict(config), "data": learned.identity()}
@@ -170,12 +174,6 @@ def _extension_in_words(out: Path, config: RunConfig) -> str:
         f"warms up and decays again over updates {start + 1} to {end}. A run of {end} updates from the start would end "
         f"with other weights. The results so far are in {out / SCHEDULES}/step-{start:08d}."
     )
-
-
-def _open(paths: Sequence[Path], config: RunConfig, split_by: SplitBy) -> TrainingData | MixedData:
-    if len(paths) == 1:
-        return TrainingData.open(paths[0], config, split_by)
-    return MixedData.open(paths, config, split_by)
 
 
 def _run(trainer: Trainer, out: Path, *, shows_progress: bool) -> TrainingResult:

@@ -34,7 +34,6 @@ from alewm.training.step import (
     set_learning_rate,
 )
 from alewm.training.validation import (
-    Validation,
     effective_rank,
     masked_variance,
     mean_entropy,
@@ -212,16 +211,14 @@ class Trainer:
 
     def _validate(self) -> None:
         """The losses on held-out windows, with the same noise every time."""
-        found = self._validated(self.windows.validation)
-        means: dict[str, Any] = found.means.take()
-        if found.precision_gap is not None:
-            means["precision_gap"] = found.precision_gap
+        means = self._validated(self.windows.validation)
         for name, windows in self.windows.validation_apart.items():
-            means |= {f"{metric}/{name}": value for metric, value in self._validated(windows).means.take().items()}
+            apart = self._validated(windows)
+            means |= {f"{metric}/{name}": value for metric, value in apart.items() if metric != "precision_gap"}
         if means:
             self._write("validation", q_by_capacity(means, self.config.model.capacities))
 
-    def _validated(self, windows: Iterable[WindowBatch]) -> Validation:
+    def _validated(self, windows: Iterable[WindowBatch]) -> dict[str, Any]:
         with self.acceleration.suspended():
             return validate(
                 self.model,

@@ -4,15 +4,14 @@
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 
 from alewm.capacity.support import CapacitySupport, survival
 from alewm.devices import at_least_float32
 from alewm.distributed import detached_mean
-from alewm.model.projector import BatchNorm
-from alewm.model.world_model import WorldModel
+from alewm.model.world_model import BatchNorm, WorldModel
 from alewm.shapes import Float, Tensor
 from alewm.training.data import WindowBatch
 from alewm.training.metrics import RunningMeans
@@ -102,24 +101,11 @@ def recalibrate(
         for number, batch in enumerate(windows, start=1):
             for norm in norms:
                 norm.momentum = 1 / number  # a cumulative mean; the first batch replaces the old statistics
-            pixels, actions = batch.to(device)
-            noise = streams.draw_step(model, len(pixels), actions.shape[1], drops=False)
-            with torch.autocast(device.type, dtype=dtype, enabled=dtype is not None):
-                objective(model, pixels, actions, noise, streams.directions)
+            _losses(model, objective, batch, streams, device, dtype)
     finally:
         for norm, momentum in zip(norms, usual, strict=True):
             norm.momentum = momentum
         model.train(was_training)
-
-
-@dataclass
-class Validation:
-    """Results of one validation pass."""
-
-    means: RunningMeans = field(default_factory=RunningMeans)
-    """Means of losses and q over all windows and ranks."""
-    precision_gap: float | None = None
-    """How far latents of the first batch are from those of float32, in which planning encodes; of mixed precision."""
 
 
 @torch.no_grad()
@@ -131,19 +117,32 @@ def validate(
     device: torch.device,
     *,
     dtype: torch.dtype | None = None,
-) -> Validation:
-    """The losses with running moments, no dropout and the noise of `streams`; `dtype` is that of mixed precision."""
-    found = Validation()
+) -> dict[str, Any]:
+    """Mean losses and q of all windows and ranks, with running moments, no dropout and the noise of `streams`.
+
+    With the `dtype` of mixed precision, also the `precision_gap` of the first batch: planning encodes in float32.
+    """
+    means, gap = RunningMeans(), dict[str, float]()
     model.eval()
     for batch in windows:
-        pixels, actions = batch.to(device)
-        noise = streams.draw_step(model, len(pixels), actions.shape[1], drops=False)
-        with torch.autocast(device.type, dtype=dtype, enabled=dtype is not None):
-            losses: Losses = objective(model, pixels, actions, noise, streams.directions)
-        if dtype is not None and found.precision_gap is None:
-            found.precision_gap = precision_gap(losses.latents, model.encode(pixels).latents).item()
-        found.means.add(
-            {"loss": losses.total, **losses.terms, "q": losses.q.mean(0), "q_entropy": mean_entropy(losses.q)}
-        )
+        pixels, losses = _losses(model, objective, batch, streams, device, dtype)
+        if dtype is not None and not gap:
+            gap["precision_gap"] = precision_gap(losses.latents, model.encode(pixels).latents).item()
+        means.add({"loss": losses.total, **losses.terms, "q": losses.q.mean(0), "q_entropy": mean_entropy(losses.q)})
     model.train()
-    return found
+    return {**means.take(), **gap}
+
+
+def _losses(
+    model: WorldModel,
+    objective: Objective,
+    batch: WindowBatch,
+    streams: RandomStreams,
+    device: torch.device,
+    dtype: torch.dtype | None,
+) -> tuple[Tensor, Losses]:
+    """The pixels of a batch on `device`, and its losses without dropout."""
+    pixels, actions = batch.to(device)
+    noise = streams.draw_step(model, len(pixels), actions.shape[1], drops=False)
+    with torch.autocast(device.type, dtype=dtype, enabled=dtype is not None):
+        return pixels, objective(model, pixels, actions, noise, streams.directions)

@@ -19,8 +19,8 @@ from alewm.model.world_model import build_world_model
 from alewm.planning.distilled import DistilledDynamics, DistilledModel, DynamicsConfig
 from alewm.planning.planner import SearchSettings, plan_group
 from alewm.planning.search import CEMConfig
-from alewm.regularizers.mix_sigreg import mix_sigreg
 from alewm.regularizers.quadrature import random_directions
+from alewm.regularizers.sigreg import mix_sigreg
 from alewm.shapes import Tensor
 from alewm.training.acceleration import GraphedUpdates, random_batch, updates_of
 from alewm.training.presets import preset

@@ -26,7 +26,7 @@ from alewm.theme import Draw, Theme, as_svg
 from alewm.training.presets import preset
 from alewm_lab.benchmarks.reference import reference_plan
 from alewm_lab.benchmarks.timing import check_repeats, kernel_table, median_seconds, peak_mebibytes, print_line
-from alewm_lab.experiments.panels import panel_grid
+from alewm_lab.presentation import panel_grid
 
 
 @torch.no_grad()

@@ -16,13 +16,13 @@ from alewm.model.world_model import WorldModel, build_world_model
 from alewm.planning.planner import Planner, PlanningConfig, choose_search
 from alewm.planning.rollout import sliced_roll_out
 from alewm.planning.search import CEMConfig
-from alewm.regularizers.mix_sigreg import mix_sigreg
 from alewm.regularizers.quadrature import random_directions
+from alewm.regularizers.sigreg import mix_sigreg
 from alewm.shapes import FRAME_SKIP
 from alewm.training.acceleration import WARM_UPS, acceleration_of, random_batch, updates_of
 from alewm.training.presets import preset
 from alewm_lab.benchmarks.timing import Sizes, median_seconds, print_line, recorded
-from alewm_lab.experiments.panels import panel_grid
+from alewm_lab.presentation import panel_grid
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ from alewm.config import overridden
 from alewm.devices import find_device
 from alewm.errors import InputError
 from alewm.kernels.characteristic_function import PathName, choose, why_no_gpu_path, why_no_native_path
-from alewm.regularizers.mix_sigreg import mix_sigreg
 from alewm.regularizers.quadrature import EPPS_PULLEY, random_directions
+from alewm.regularizers.sigreg import mix_sigreg
 from alewm.shapes import Tensor
 from alewm.training.acceleration import WARM_UPS, acceleration_of, random_batch, updates_of
 from alewm.training.config import Acceleration, EncoderBlocks, RunConfig

@@ -224,7 +224,7 @@ class BenchTrueSimulator:
 
     def run(self) -> None:
         """Prints the table, the pairs that were missed and the line of JSON."""
-        from alewm.cli.evaluate import asked_planning
+        from alewm.cli.look import asked_planning
         from alewm.errors import InputError
         from alewm_lab.benchmarks.replay import pairs_of_file, simulated_pairs
         from alewm_lab.benchmarks.true_simulator import bench_true_simulator

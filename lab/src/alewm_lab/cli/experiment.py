@@ -94,13 +94,8 @@ class ExperimentCommand:
 
         from alewm.devices import find_device
         from alewm.runs.folder import provenance
-        from alewm_lab.experiments.framework import (
-            execute,
-            planned,
-            record_own_data,
-            write_experiments_report,
-            write_outcome,
-        )
+        from alewm_lab.experiments.framework import execute, planned, record_own_data
+        from alewm_lab.publishing.experiment_page import write_experiments_report, write_outcome
 
         asked = recipe(self.name)
         request = self._request(asked)

@@ -70,7 +70,7 @@ class ResultsCommand:
     def run(self) -> None:
         """Writes the page and prints its path."""
         from alewm.errors import InputError
-        from alewm_lab.experiments.framework import is_experiment, write_experiments_report
+        from alewm_lab.publishing.experiment_page import is_experiment, write_experiments_report
         from alewm_lab.publishing.results_page import write_results_page
 
         experiments = [folder for folder in self.folders if is_experiment(folder)]

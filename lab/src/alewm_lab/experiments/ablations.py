@@ -20,7 +20,7 @@ from alewm_lab.experiments.capacity_dynamics import PATH_HEAD, PATH_LEGEND, draw
 from alewm_lab.experiments.experiment import Experiment, ExperimentFigure, Groups, Outcome, Recipe, Results
 from alewm_lab.experiments.request import TASK_TITLES, Request
 from alewm_lab.oscillator.measures import distance_from_survival
-from alewm_lab.table_formats import NONE
+from alewm_lab.presentation import NONE
 
 
 def learns_q(run: TrainingRun) -> bool:

@@ -18,9 +18,8 @@ from alewm.tables import Cell, Row, Table
 from alewm.theme import Draw, Series, Theme, thinned
 from alewm.training.presets import MIXED, MIXED_SELECTED, SEEDS
 from alewm_lab.experiments.experiment import Experiment, ExperimentFigure, Outcome, Recipe, Results
-from alewm_lab.experiments.panels import panel_grid
 from alewm_lab.experiments.request import TASK_TITLES, Request
-from alewm_lab.table_formats import NONE
+from alewm_lab.presentation import NONE, panel_grid
 
 PATH_HEAD = ("q farthest from π₀", "at update", "q from π₀ at the end", "prediction halved at update")
 """Above what `path_cells` gives."""

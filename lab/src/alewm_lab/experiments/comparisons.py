@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from matplotlib.figure import Figure
 
 from alewm.evaluation.statistics import Spread
-from alewm.sweeps.grid import DEGREE, MULTIPLIER, WEIGHT
+from alewm.sweeps.grid import DEGREE, MULTIPLIER, WEIGHT, Runs
 from alewm.sweeps.library import EvaluationWork, TrainingRun, unique
 from alewm.sweeps.sweep import select_configuration
 from alewm.tables import Cell, Row, Table
@@ -19,18 +19,23 @@ from alewm_lab.experiments.experiment import (
     Outcome,
     Recipe,
     Results,
+    rows_of,
     success_columns,
 )
-from alewm_lab.experiments.panels import Curve, Point, success_curves
 from alewm_lab.experiments.request import TASK_TITLES, Request
-from alewm_lab.table_formats import mark_best
+from alewm_lab.presentation import Curve, Point, mark_best, success_curves
+
+
+def _selected_models(request: Request) -> tuple[dict[str, Runs], Runs]:
+    """ALeWM of width 192 as the paper selected it: runs over seeds by task, and all of them."""
+    (width,) = request.widths(192)
+    groups = {task: request.over_seeds(request.alewm, task, width) for task in request.tasks(*TASK_TITLES)}
+    return groups, tuple(run for group in groups.values() for run in group)
 
 
 def build_prefix_sweep(request: Request) -> Experiment:
     """The selected models of one width, evaluated with the selector and at every capacity."""
-    (width,) = request.widths(192)
-    groups = {task: request.over_seeds(request.alewm, task, width) for task in request.tasks(*TASK_TITLES)}
-    runs = tuple(run for group in groups.values() for run in group)
+    groups, runs = _selected_models(request)
     ks = runs[0].config.model.capacities
     modal = request.scale.evaluation()
     fixed = {k: request.scale.evaluation(capacity=str(k)) for k in ks}
@@ -39,12 +44,11 @@ def build_prefix_sweep(request: Request) -> Experiment:
         rows: list[Row] = []
         curves = []
         for task, group in groups.items():
-            cells = [results.success_cell(group, settings) for settings in fixed.values()]
             own = results.success_cell(group, modal)
             capacity = results.over_seeds(group, modal, "mean_capacity")
             rates = {k: results.over_seeds(group, settings) for k, settings in fixed.items()}
-            best = max(rate.mean for rate in rates.values())
-            marked = [Cell(c.text, rates[k].mean == best, c.commands) for k, c in zip(ks, cells, strict=True)]
+            cells = [results.success_cell(group, settings) for settings in fixed.values()]
+            marked = mark_best(cells, [rate.mean for rate in rates.values()])
             rows.append([TASK_TITLES[task], *marked, own, capacity.shown()])
             points = tuple(Point.of(k, rate, results.interval(group, fixed[k])) for k, rate in rates.items())
             star = Point.at(capacity, results.over_seeds(group, modal), results.interval(group, modal))
@@ -75,21 +79,19 @@ PREFIX_SWEEP = Recipe(
 
 def build_goal_cost(request: Request) -> Experiment:
     """The selected models of one width, planned twice."""
-    (width,) = request.widths(192)
-    groups = {task: request.over_seeds(request.alewm, task, width) for task in request.tasks(*TASK_TITLES)}
-    runs = tuple(run for group in groups.values() for run in group)
+    groups, runs = _selected_models(request)
     costs = {
         "full latent (d_max)": request.scale.evaluation(goal_cost="full"),
         "active prefix (K)": request.scale.evaluation(),
     }
 
     def outcome(results: Results) -> Outcome:
-        columns = []
-        for group in groups.values():
-            cells = [results.success_cell(group, settings) for settings in costs.values()]
-            columns.append(mark_best(cells, [results.over_seeds(group, s).mean for s in costs.values()]))
-        rows: list[Row] = [[name, *(column[index] for column in columns)] for index, name in enumerate(costs)]
-        head = ["goal cost over", *(f"{TASK_TITLES[task]} SR (%)" for task in groups)]
+        columns: dict[str, list[Cell]] = {}
+        for task, group in groups.items():
+            success, _ = success_columns(task, [(group, settings) for settings in costs.values()], results).items()
+            columns |= [success]
+        rows = rows_of(list(costs), columns)
+        head = ["goal cost over", *columns]
         text = "Test success (mean ± SEM over seeds) of ALeWM, the goal compared on the whole latent or on the prefix."
         return Outcome((Table.of("goal-cost", request.caption(text), head, rows),))
 
@@ -102,9 +104,7 @@ GOAL_COST = Recipe("goal-cost", "success with the active-prefix and with the ful
 
 def build_selection_rules(request: Request) -> Experiment:
     """The selected models of one width, planned under every rule."""
-    (width,) = request.widths(192)
-    groups = {task: request.over_seeds(request.alewm, task, width) for task in request.tasks(*TASK_TITLES)}
-    runs = tuple(run for group in groups.values() for run in group)
+    groups, runs = _selected_models(request)
     evaluation = request.scale.evaluation
     rules = {
         "modal, once (the paper's)": evaluation(),
@@ -115,21 +115,18 @@ def build_selection_rules(request: Request) -> Experiment:
     }
 
     def outcome(results: Results) -> Outcome:
-        columns: list[list[Cell]] = []
-        head = ["rule"]
+        columns: dict[str, list[Cell]] = {}
         for task, group in groups.items():
-            rates = [results.over_seeds(group, settings).mean for settings in rules.values()]
-            columns.append(mark_best([results.success_cell(group, s) for s in rules.values()], rates))
-            columns.append([results.capacity_cell(group, settings) for settings in rules.values()])
-            head += [f"{TASK_TITLES[task]} SR (%)", f"{TASK_TITLES[task]} E[K]"]
-        rows: list[Row] = [[rule, *(column[index] for column in columns)] for index, rule in enumerate(rules)]
+            columns |= success_columns(task, [(group, settings) for settings in rules.values()], results)
         text = (
             "Test success and planning capacity (mean ± SEM over seeds) of ALeWM under several rules for the capacity. "
             "Where it is chosen at every plan, E[K] is that of an episode's last plan. Predicted costs of different "
             "prefixes compare different coordinates unless the whole latent is compared; planning with all capacities "
             "costs as many searches."
         )
-        return Outcome((Table.of("selection-rules", request.caption(text), head, rows),))
+        return Outcome(
+            (Table.of("selection-rules", request.caption(text), ["rule", *columns], rows_of(list(rules), columns)),)
+        )
 
     works = [EvaluationWork(run, settings) for run in runs for settings in rules.values()]
     return Experiment("selection-rules", request, runs, outcome, tuple(works))
@@ -168,18 +165,21 @@ def build_sigreg_ablation(request: Request) -> Experiment:
 
 def _sigreg_outcome(request: Request, tasks: Sequence[str], chosen: Groups, results: Results) -> Outcome:
     test = request.scale.evaluation()
-    columns = success_columns(request, tasks, REGULARIZERS, chosen, results)
+    columns: dict[str, list[Cell]] = {}
+    for task in tasks:
+        columns |= success_columns(task, [(chosen[task, name], test) for name in REGULARIZERS], results)
     for task in tasks:
         configs = [chosen[task, name][0].config for name in REGULARIZERS]
         columns[f"{TASK_TITLES[task]} λ, s_q, α"] = [Cell(_hyperparameters(config)) for config in configs]
-    rows: list[Row] = [[name, *(column[i] for column in columns.values())] for i, name in enumerate(REGULARIZERS)]
     text = "Test success and mean planning capacity (± SEM over seeds) of ALeWM with either regularizer."
     how = (
         "The configuration of each was selected on validation pairs from the paper's grids."
         if request.searches
         else "MixSIGReg has the paper's selected configuration; SIGReg's weight was selected on validation pairs."
     )
-    table = Table.of("sigreg-ablation", request.caption(f"{text} {how}"), ["regularizer", *columns], rows)
+    table = Table.of(
+        "sigreg-ablation", request.caption(f"{text} {how}"), ["regularizer", *columns], rows_of(REGULARIZERS, columns)
+    )
     spreads = {
         (task, name, key): results.over_seeds(chosen[task, name], test, key)
         for task in tasks

@@ -27,10 +27,10 @@ from alewm.sweeps.library import (
     unique,
 )
 from alewm.sweeps.sweep import select_configuration
-from alewm.tables import Cell, Table
+from alewm.tables import Cell, Row, Table
 from alewm.theme import Draw
 from alewm_lab.experiments.request import TASK_TITLES, Request
-from alewm_lab.table_formats import mark_best
+from alewm_lab.presentation import mark_best
 
 Measure = Callable[[Path, Path, torch.device, Mapping[str, Any]], dict[str, Any]]
 """From a run's folder, its data file, a device and options to plain JSON values."""
@@ -277,14 +277,17 @@ class Contest(Generic[Key]):
 
 
 def success_columns(
-    request: Request, tasks: Sequence[str], rivals: Sequence[str], groups: Groups, results: Results
+    task: str, compared: Sequence[tuple[Runs, EvaluationSettings]], results: Results
 ) -> dict[str, list[Cell]]:
-    """By title: each task's test success of every rival, the best marked, and planning capacity."""
-    test, columns = request.scale.evaluation(), {}
-    for task in tasks:
-        compared = [groups[task, rival] for rival in rivals]
-        rates = [results.over_seeds(runs, test).mean for runs in compared]
-        success = [results.success_cell(runs, test) for runs in compared]
-        columns[f"{TASK_TITLES[task]} SR (%)"] = mark_best(success, rates)
-        columns[f"{TASK_TITLES[task]} E[K]"] = [results.capacity_cell(runs, test) for runs in compared]
-    return columns
+    """By title: one task's success of runs with their settings, the best marked, and planning capacity."""
+    rates = [results.over_seeds(runs, settings).mean for runs, settings in compared]
+    success = [results.success_cell(runs, settings) for runs, settings in compared]
+    return {
+        f"{TASK_TITLES[task]} SR (%)": mark_best(success, rates),
+        f"{TASK_TITLES[task]} E[K]": [results.capacity_cell(runs, settings) for runs, settings in compared],
+    }
+
+
+def rows_of(names: Sequence[str], columns: Mapping[str, Sequence[Cell]]) -> list[Row]:
+    """The rows called `names` of a table that was made column by column."""
+    return [[name, *(column[index] for column in columns.values())] for index, name in enumerate(names)]

@@ -1,41 +1,36 @@
-"""Running an experiment by name, in this process or by an executor; its tables, figures and page."""
+"""Experiments by name: run in this process or by an executor, or planned with an estimate of hours.
 
-from collections.abc import Iterable, Iterator, Sequence
+The estimate rests on measured figures: models of the paper's size on one NVIDIA H200, tiny ones on one AMD EPYC core.
+"""
+
+from collections.abc import Iterator, Sequence
 from contextlib import closing, nullcontext
-from html import escape
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from alewm.data.collect import collect_command
+from alewm.data.splits import NUM_TEST, NUM_VALIDATION
 from alewm.data.store import EpisodeStore
 from alewm.envs.collect_task import collect_task
 from alewm.envs.registry import get_task
 from alewm.errors import InputError, unknown_name
-from alewm.files import read_object, write_bytes, write_json, write_text
+from alewm.files import read_json
+from alewm.model.world_model import WorldModelConfig
+from alewm.planning.search import CEMConfig
 from alewm.progress import Progress
-from alewm.report import html
+from alewm.runs.folder import RunFolder
 from alewm.sweeps.executors import LocalProcesses
 from alewm.sweeps.jobs import Executor, JobResources, finish_all, make_job, missing_works, planned_work
-from alewm.sweeps.library import EvaluationWork, Library, TrainingWork, Work
-from alewm.theme import as_svg
+from alewm.sweeps.library import EvaluationWork, Library, TrainingRun, TrainingWork, Work
+from alewm.training.config import RunConfig
 from alewm.training.presets import preset
 from alewm_lab import oscillator
-from alewm_lab.experiments import (
-    ablations,
-    capacity_dynamics,
-    comparisons,
-    main_table,
-    measured_models,
-    rollouts,
-    theory,
-)
-from alewm_lab.experiments.estimate import TINY_PRESET, Cost, Hours, evaluation_cost, hours_of
+from alewm_lab.experiments import ablations, capacity_dynamics, comparisons, episodes, main_table, measured_models
 from alewm_lab.experiments.experiment import Experiment, Outcome, Recipe, Results
-from alewm_lab.experiments.panels import as_png
-from alewm_lab.experiments.request import TASK_TITLES, OwnData
-from alewm_lab.table_formats import latex, table_json
+from alewm_lab.experiments.request import TASK_TITLES, TINY_PRESET, OwnData
 
 
 def record_own_data(library: Library, own: OwnData, data_sets: set[str]) -> None:
@@ -60,37 +55,6 @@ def data_notes(library: Library, data_sets: set[str]) -> str:
         if task is not None and (note := get_task(task).note_on(command)):
             notes.append(f"{TASK_TITLES[task]}: {note}")
     return " ".join(dict.fromkeys(notes))
-
-
-DESCRIPTION = "experiment.json"
-
-
-def write_outcome(experiment: Experiment, outcome: Outcome, summary: str, command: str, out: Path) -> Path:
-    """Writes everything below `out`; the path of the description that `alewm report` reads."""
-    for table in outcome.tables:
-        for suffix, text in (("md", table.markdown()), ("tex", latex(table)), ("csv", table.csv())):
-            write_text(out / "tables" / f"{table.name}.{suffix}", text)
-    for drawing in outcome.drawings:
-        write_bytes(out / "figures" / f"{drawing.name}.svg", as_svg(drawing.draw))
-        write_bytes(out / "figures" / f"{drawing.name}.png", as_png(drawing.draw))
-    for film in outcome.films:
-        write_bytes(out / "films" / f"{film.name}.gif", film.gif)
-    description = {
-        "name": experiment.name,
-        "summary": summary,
-        "command": command,
-        "scale": experiment.request.scale.name,
-        "note": experiment.request.scale.note,
-        "seeds": list(experiment.request.seeds),
-        "only": list(experiment.request.only),
-        "runs": [run.name for run in experiment.runs],
-        "findings": list(outcome.findings),
-        "tables": [table_json(table) for table in outcome.tables],
-        "figures": [{"name": d.name, "caption": d.caption, "commands": list(d.commands)} for d in outcome.drawings],
-        "films": [{"name": film.name, "caption": film.caption} for film in outcome.films],
-    }
-    write_json(out / DESCRIPTION, description)
-    return out / DESCRIPTION
 
 
 LOGS = Path("experiments") / "logs"
@@ -147,6 +111,177 @@ def _perform(
         raise InputError(f"{len(failures)} of {len(jobs)} units of work failed; {logs} has what they printed:\n{lines}")
 
 
+_IN_ORDER = (
+    main_table.RECIPE,
+    comparisons.NESTED_DROPOUT,
+    comparisons.PREFIX_SWEEP,
+    comparisons.SIGREG_ABLATION,
+    comparisons.GOAL_COST,
+    capacity_dynamics.CAPACITY_DYNAMICS,
+    capacity_dynamics.TWO_DATA_SETS,
+    episodes.REACHER_CAPACITY,
+    episodes.ROLLOUTS,
+    measured_models.THEORY,
+    ablations.RECIPE,
+    comparisons.SELECTION_RULES,
+    measured_models.STATE_PROBES,
+)
+
+RECIPES: dict[str, Recipe] = {recipe.name: recipe for recipe in _IN_ORDER}
+"""In the order of the paper; those beyond it last."""
+
+
+def recipe(name: str) -> Recipe:
+    """The experiment called `name`; an unknown name is refused, proposing the nearest."""
+    if name not in RECIPES:
+        raise unknown_name("experiment", name, [*RECIPES, oscillator.NAME])
+    return RECIPES[name]
+
+
+MEASURED_PRESET = "two-room-192"
+"""The configuration whose evaluations were timed."""
+
+UPDATE_SECONDS = {MEASURED_PRESET: 128 / 4935, "two-room-384": 0.06961, TINY_PRESET: 0.05624}
+"""An update of a preset's batch with each encoder: ViT-Tiny/14 while training from the store, `alewm train
+two-room-192 --steps 4500`; ViT-Small/14, its blocks plain, with data on the device, `alewm-lab bench scaling`; the tiny
+one in a whole training beside another, `alewm train two-room-tiny --device cpu --threads 1 --seed 3074`."""
+
+GPU, CORE = "an NVIDIA H200", "an AMD EPYC core"
+
+EVALUATION_SECONDS = 2.43
+"""All 200 Two-Room pairs, environment and floors included, kernels compiled before: `alewm-lab bench evaluate`."""
+
+TINY_EVALUATION_SECONDS = 29.2
+"""100 Two-Room pairs with the tiny model, ten iterations, on that core: `alewm evaluate --episodes 100 --iterations
+10`."""
+
+DRAWING_SECONDS = {"push-t": 2 / 2632.2, "reacher": 2 / 68.62, "cube": 2 / 6.404}
+"""A frame of the tasks that the figure above does not hold, stepped and drawn by one process of two on two AMD EPYC
+cores, MuJoCo in software: `alewm-lab bench collect --task NAME --jobs 2`.
+One process of a GPU machine was not measured."""
+
+FRAMES_PER_PAIR = 3
+"""Start, goal, and the look before the second and last plan."""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """An estimate that says what it rests on."""
+
+    seconds: float
+    basis: str
+
+
+def update_cost(config: RunConfig, own_seconds: float | None = None) -> Cost:
+    """One update with this width of encoder, as measured or where one of `MEASURED_PRESET` takes `own_seconds`.
+
+    For tiny models `own_seconds` is that of the tiny preset. Whatever else differs is taken to cost the same.
+    """
+    width = config.model.encoder.hidden_dim
+    name = next(name for name in UPDATE_SECONDS if preset(name).model.encoder.hidden_dim == width)
+    given_of = name if name == TINY_PRESET else MEASURED_PRESET
+    if own_seconds is None:
+        seconds, basis = UPDATE_SECONDS[name], f"measured on {CORE if name == TINY_PRESET else GPU}"
+    else:
+        ratio = UPDATE_SECONDS[name] / UPDATE_SECONDS[given_of]
+        seconds = own_seconds * ratio
+        basis = "as given" if name == given_of else f"{ratio:.2f} x the {1000 * own_seconds:.1f} ms given, as on {GPU}"
+    return Cost(seconds, f"encoder width {width}: {1000 * seconds:.1f} ms per update, {basis}")
+
+
+def evaluation_cost(work: EvaluationWork) -> Cost:
+    """The pairs of a split: search, scaled by the predictor's multiply-adds and the plans made, and drawing."""
+    model, settings = work.run.config.model, work.settings
+    num_pairs = settings.num_episodes or (NUM_VALIDATION if settings.split == "validation" else NUM_TEST)
+    plans = len(model.support) if settings.planning.capacity == "best-of" else 1
+    cem, usual = settings.planning.cem, CEMConfig()
+    search = plans * num_pairs * cem.num_candidates * cem.num_iterations / (usual.num_candidates * usual.num_iterations)
+    if model.encoder.hidden_dim == preset(TINY_PRESET).model.encoder.hidden_dim:
+        planning = TINY_EVALUATION_SECONDS * search * usual.num_iterations / (100 * 10)
+        basis = f"{TINY_EVALUATION_SECONDS} s per 100 Two-Room pairs with 10 iterations, measured on {CORE}"
+    else:
+        ratio = _position_multiply_adds(model) / _position_multiply_adds(preset(MEASURED_PRESET).model)
+        planning = EVALUATION_SECONDS * ratio * search / NUM_TEST
+        basis = f"{EVALUATION_SECONDS} s per 200 Two-Room pairs, measured on {GPU}"
+    frames = FRAMES_PER_PAIR * num_pairs + work.num_animations * (settings.budget + 2)
+    task = work.run.config.data_sets.get(settings.data_set, work.run.task)
+    seconds = planning + frames * DRAWING_SECONDS.get(task, 0.0)
+    return Cost(seconds, f"evaluation: {basis}; frames of other tasks as measured on {CORE}")
+
+
+def _position_multiply_adds(model: WorldModelConfig) -> int:
+    """Attention's maps, MLP and modulation of every block, and the projector of a latent as wide as the predictor."""
+    W, shape = model.encoder.hidden_dim, model.predictor
+    heads = shape.num_heads * shape.head_dim
+    block = 4 * W * heads + 2 * W * shape.mlp_dim + 6 * W * W
+    return shape.num_blocks * block + 2 * W * model.projector_dim
+
+
+NOT_COUNTED = "not counted: validation windows, compiling, physics of simulated tasks, measurements on models"
+
+
+@dataclass(frozen=True)
+class Hours:
+    """An estimate, and what it rests on."""
+
+    training: float
+    evaluation: float
+    basis: tuple[str, ...] = ()
+    """A line per kind of run."""
+
+    def lines(self) -> list[str]:
+        """The estimate in words."""
+        total = f"about {self.training:.1f} hours of training and {self.evaluation:.1f} of evaluation, one by one"
+        return [total, *(f"  {line}" for line in self.basis)]
+
+
+NUM_WINDOWS = {"two-room": 730_809, "push-t": 1_981_721, "reacher": 1_820_000, "cube": 1_820_000}
+"""Windows in the published file of each task."""
+
+
+def num_updates(run: TrainingRun) -> int:
+    """Updates in all, on files of the published size."""
+    num_windows = sum(NUM_WINDOWS[task] for task in run.config.data_sets.values())
+    return run.config.training.total_steps(num_windows // run.config.training.batch_size)
+
+
+def seconds_per_update(library: Library) -> dict[int, float]:
+    """As measured by finished runs, by the width of the encoder."""
+    found: dict[int, float] = {}
+    for folder in library.known_folders():
+        training = RunFolder(folder).result().get("training")
+        if training and "seconds" in training:  # imported weights were trained elsewhere
+            config: dict[str, Any] = read_json(folder / "config.json")
+            found[config["model"]["encoder"]["hidden_dim"]] = training["seconds"] / training["step"]
+    return found
+
+
+def hours_of(
+    runs: Sequence[TrainingRun], evaluations: Sequence[Cost], library: Library, updates_per_second: float | None = None
+) -> Hours:
+    """Hours of training those of `runs` that are missing, and of `evaluations`.
+
+    Finished runs below `library` tell what an update takes; where there is none with the same encoder,
+    `updates_per_second` does (of `MEASURED_PRESET`, or of the tiny preset for tiny models), and without it the figures
+    that were measured.
+    """
+    found = seconds_per_update(library)
+    own_seconds = 1 / updates_per_second if updates_per_second else None
+    training = 0.0
+    basis: dict[str, None] = {}
+    for run in (run for run in runs if not library.is_trained(run)):
+        width = run.config.model.encoder.hidden_dim
+        cost = update_cost(run.config, own_seconds)
+        if width in found:
+            label = f"encoder width {width}: {1000 * found[width]:.1f} ms per update, as in {library.root}"
+            cost = Cost(found[width], label)
+        basis[cost.basis] = None
+        training += num_updates(run) * cost.seconds
+    basis |= dict.fromkeys(cost.basis for cost in evaluations)
+    evaluation = sum((cost.seconds for cost in evaluations), 0.0)
+    return Hours(training / 3600, evaluation / 3600, (*basis, NOT_COUNTED))
+
+
 def planned(experiment: Experiment, library: Library, updates_per_second: float | None = None) -> Iterator[str]:
     """Lines for a terminal: every command, the count of runs, and an estimate of hours."""
     works, is_all = experiment.known_works(Results(library))
@@ -165,92 +300,3 @@ def estimated_hours(experiment: Experiment, library: Library, updates_per_second
         every = [evaluation_cost(EvaluationWork(run, test)) for run in experiment.runs]
         costs += [Cost(experiment.num_tests * each.seconds / len(every), each.basis) for each in every]
     return hours_of(experiment.runs, costs, library, updates_per_second)
-
-
-_IN_ORDER = (
-    main_table.RECIPE,
-    comparisons.NESTED_DROPOUT,
-    comparisons.PREFIX_SWEEP,
-    comparisons.SIGREG_ABLATION,
-    comparisons.GOAL_COST,
-    capacity_dynamics.CAPACITY_DYNAMICS,
-    capacity_dynamics.TWO_DATA_SETS,
-    measured_models.REACHER_CAPACITY,
-    rollouts.RECIPE,
-    theory.RECIPE,
-    ablations.RECIPE,
-    comparisons.SELECTION_RULES,
-    measured_models.PROBES_RECIPE,
-)
-
-RECIPES: dict[str, Recipe] = {recipe.name: recipe for recipe in _IN_ORDER}
-"""In the order of the paper; those beyond it last."""
-
-
-def recipe(name: str) -> Recipe:
-    """The experiment called `name`; an unknown name is refused, proposing the nearest."""
-    if name not in RECIPES:
-        raise unknown_name("experiment", name, [*RECIPES, oscillator.NAME])
-    return RECIPES[name]
-
-
-def is_experiment(folder: Path) -> bool:
-    """Whether `alewm-lab experiment` wrote this folder."""
-    return (folder / DESCRIPTION).is_file()
-
-
-def write_experiments_report(folders: Sequence[Path], out: Path) -> Path:
-    """Write `out/index.html` from the experiments' folders alone; the path of the page."""
-    described = [(folder, _read(folder)) for folder in folders]
-    title = " · ".join(content["name"] for _, content in described)
-    subtitle = " ".join(dict.fromkeys(content["note"] for _, content in described))
-    return html.write_page(out, title, subtitle, *(_section(folder, content) for folder, content in described))
-
-
-def _read(folder: Path) -> dict[str, Any]:
-    path = folder / DESCRIPTION
-    if not path.is_file():
-        raise InputError(f"{folder} holds no experiment: expected {DESCRIPTION} in it.")
-    content = read_object(path)
-    missing = {"name", "note", "summary", "command", "tables", "figures", "films", "findings"} - content.keys()
-    if missing:
-        raise InputError(f"{path} lacks {', '.join(sorted(missing))}; repeat the command that wrote it.")
-    return content
-
-
-def _section(folder: Path, content: dict[str, Any]) -> str:
-    parts = [html.paragraph(content["summary"]), f"<p><code>{escape(content['command'])}</code></p>"]
-    parts += [html.paragraph(finding) for finding in content["findings"]]
-    for table in content["tables"]:
-        parts += [_table(table), html.paragraph(table["caption"]), _commands(_cells(table))]
-    figures = [_figure(folder, figure) for figure in content["figures"]]
-    parts += figures
-    parts += [_commands([(f["name"], f["commands"]) for f in content["figures"]])]
-    films = [
-        html.film((folder / "films" / f"{film['name']}.gif").read_bytes(), film["caption"]) for film in content["films"]
-    ]
-    if films:
-        parts.append(html.grid(films))
-    return html.section(content["name"], *parts)
-
-
-def _table(table: dict[str, Any]) -> str:
-    rows = [[cell["text"] for cell in row] for row in table["rows"]]
-    best = {(i, j) for i, row in enumerate(table["rows"]) for j, cell in enumerate(row) if cell["best"]}
-    return html.table(table["head"], rows, best=best)
-
-
-def _figure(folder: Path, figure: dict[str, Any]) -> str:
-    return html.figure((folder / "figures" / f"{figure['name']}.svg").read_bytes(), figure["caption"])
-
-
-def _cells(table: dict[str, Any]) -> Iterable[tuple[str, list[str]]]:
-    for row in table["rows"]:
-        label = " · ".join(cell["text"] for cell in row if not cell["commands"])
-        for name, cell in zip(table["head"], row, strict=True):
-            yield f"{label} · {name}", cell["commands"]
-
-
-def _commands(cells: Iterable[tuple[str, list[str]]]) -> str:
-    rows = [(label, "\n".join(commands)) for label, commands in cells if commands]
-    return html.folded("Commands behind every number", rows) if rows else ""

@@ -11,9 +11,17 @@ from alewm.sweeps.library import EvaluationWork, TrainingRun, unique
 from alewm.tables import Cell, Row, Table
 from alewm.theme import Draw, Theme
 from alewm.training.presets import LEWM_WEIGHT
-from alewm_lab.experiments.experiment import Contest, Experiment, ExperimentFigure, Outcome, Recipe, Results
+from alewm_lab.experiments.experiment import (
+    Contest,
+    Experiment,
+    ExperimentFigure,
+    Outcome,
+    Recipe,
+    Results,
+    rows_of,
+    success_columns,
+)
 from alewm_lab.experiments.request import TASK_TITLES, Request
-from alewm_lab.table_formats import mark_best
 
 METHODS = ("LeWM (best d)", "LeWM (d = d_max)", "ALeWM")
 BACKBONES = {32: "tiny", 96: "ViT-Tiny", 192: "ViT-Tiny", 384: "ViT-Small"}
@@ -90,18 +98,14 @@ def _title(width: int) -> str:
 
 def _success_table(request: Request, blocks: Blocks, results: Results, test: EvaluationSettings) -> Table:
     tasks = list(dict.fromkeys(task for _, task in blocks))
-    head = ["backbone (d_max)", "method"]
-    for task in tasks:
-        head += [f"{TASK_TITLES[task]} SR (%)", f"{TASK_TITLES[task]} E[K]"]
     rows: list[Row] = []
+    columns: dict[str, list[Cell]] = {}
     for width in dict.fromkeys(width for width, _ in blocks):
-        columns = []
-        for block in (blocks[width, task] for task in tasks):
-            spreads = [results.over_seeds(block[m], test).mean for m in METHODS]
-            columns.append(mark_best([results.success_cell(block[m], test) for m in METHODS], spreads))
-            columns.append([results.capacity_cell(block[m], test) for m in METHODS])
-        for index, method in enumerate(METHODS):
-            rows.append([_title(width), method.replace("d_max", str(width)), *(column[index] for column in columns)])
+        for task in tasks:
+            columns |= success_columns(task, [(blocks[width, task][m], test) for m in METHODS], results)
+        methods = [method.replace("d_max", str(width)) for method in METHODS]
+        rows += [[_title(width), *row] for row in rows_of(methods, columns)]
+    head = ["backbone (d_max)", "method", *columns]
     text = "Test success rate (SR, mean ± SEM over seeds) and mean planning capacity E[K] over episodes, then seeds."
     return Table.of("success", request.caption(text), head, rows)
 

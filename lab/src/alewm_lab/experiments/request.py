@@ -25,8 +25,10 @@ from alewm.training.presets import (
     as_nested_dropout,
     preset,
 )
-from alewm_lab.experiments.estimate import TINY_PRESET
-from alewm_lab.table_formats import scientific
+from alewm_lab.presentation import scientific
+
+TINY_PRESET = "two-room-tiny"
+"""ALeWM of the scales that need no GPU."""
 
 TASK_TITLES = {"two-room": "TwoRoom", "push-t": "PushT", "reacher": "Reacher", "cube": "OGBench-Cube"}
 """Tasks as tables call them, in the paper's order."""

@@ -9,13 +9,16 @@ from dataclasses import dataclass
 
 import torch
 
-from alewm.capacity.prefix import gumbel_noise, mask_of_choice, prefix_masks, straight_through_choice
-from alewm.capacity.support import log_polynomial_prior
+from alewm.capacity.support import (
+    gumbel_noise,
+    log_polynomial_prior,
+    mask_of_choice,
+    prefix_masks,
+    straight_through_choice,
+)
 from alewm.errors import InputError
-from alewm.regularizers.mix_sigreg import mix_sigreg
-from alewm.regularizers.prefix_sigreg import prefix_sigreg
 from alewm.regularizers.quadrature import random_directions
-from alewm.regularizers.sigreg import sigreg
+from alewm.regularizers.sigreg import mix_sigreg, prefix_sigreg, sigreg
 from alewm.shapes import Float, Tensor
 from alewm_lab.oscillator.models import OscillatorModels, RowAdamW, clip_rows
 from alewm_lab.oscillator.study import OscillatorRun

@@ -17,8 +17,8 @@ from alewm.evaluation.statistics import PairedDifference, compare_paired
 from alewm.tables import Row, Table
 from alewm.training.presets import LEWM_WEIGHT
 from alewm_lab.experiments.request import TASK_TITLES
+from alewm_lab.presentation import NONE, scientific
 from alewm_lab.publishing.published import Configuration, PublishedRun, RunGroup
-from alewm_lab.table_formats import NONE, scientific
 
 FINE = "5-per-episode"
 """The settings with 1,000 test pairs; where runs have no such evaluation, the 200 are compared."""

@@ -18,8 +18,8 @@ from alewm.report.gather import Run, flatten
 from alewm.sweeps.library import OBSERVED
 from alewm_lab.experiments.capacity_dynamics import Dynamics, starting_at
 from alewm_lab.experiments.request import TASK_TITLES
+from alewm_lab.presentation import scientific
 from alewm_lab.publishing.publication import STAMP, SUFFIX, Part, PublishedPart, read_group
-from alewm_lab.table_formats import scientific
 
 BOOKKEEPING = frozenset(f"training.{name}" for name in ("seed", *OBSERVED))
 """Fields that do not tell one configuration from another."""

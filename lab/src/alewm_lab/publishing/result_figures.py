@@ -12,12 +12,11 @@ from matplotlib.figure import Figure
 from alewm.report.figures import capacity_bands
 from alewm.theme import Draw, Theme
 from alewm_lab.experiments.capacity_dynamics import Dynamics
-from alewm_lab.experiments.panels import Curve, Point, panel_grid, success_curves
 from alewm_lab.experiments.request import TASK_TITLES
+from alewm_lab.presentation import Curve, Point, panel_grid, scientific, success_curves
 from alewm_lab.publishing.comparison_table import compare, full_names, rival_of
 from alewm_lab.publishing.published import Configuration, PublishedRun, RunGroup
 from alewm_lab.publishing.result_tables import fixed_capacities, imposed_on, paper_rate, with_fixed_capacities
-from alewm_lab.table_formats import scientific
 
 TITLE_WIDTH = 34
 """Characters of a line above a small panel."""

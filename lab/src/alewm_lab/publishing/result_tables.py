@@ -15,9 +15,9 @@ from alewm.tables import Cell, Row, Table
 from alewm.training.presets import SELECTED
 from alewm_lab.experiments.capacity_dynamics import PATH_HEAD, PATH_LEGEND, path_cells
 from alewm_lab.oscillator.measures import distance_from_survival
+from alewm_lab.presentation import NONE
 from alewm_lab.publishing.comparison_table import COLUMNS, TITLES, backbone, method_of, named_columns
 from alewm_lab.publishing.published import Configuration, PublishedRun, RunGroup
-from alewm_lab.table_formats import NONE
 
 _IMPOSED = re.compile(r"capacity-(\d+)")
 """Names of evaluations with a capacity that was imposed."""

@@ -12,6 +12,7 @@ from typing import Any
 from alewm.files import write_bytes, write_text
 from alewm.theme import as_svg
 from alewm_lab.experiments.request import TASK_TITLES
+from alewm_lab.presentation import scientific
 from alewm_lab.publishing import result_tables as tables
 from alewm_lab.publishing.comparison_table import backbone, comparison_table, distilled_table, full_names, long_table
 from alewm_lab.publishing.published import PublishedRun, PublishedStudy, RunGroup, read_results
@@ -23,7 +24,6 @@ from alewm_lab.publishing.result_figures import (
     sweep_figure,
 )
 from alewm_lab.publishing.result_tables import learned_table, path_table, probes_table
-from alewm_lab.table_formats import scientific
 
 FIGURES = Path("images") / "results"
 """Where a page keeps its figures, beside it."""

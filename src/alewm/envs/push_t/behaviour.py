@@ -17,10 +17,10 @@ import torch
 
 from alewm.envs.push_t import physics
 from alewm.envs.push_t.env import recorded_columns
-from alewm.envs.push_t.expert import LONGEST, demonstrate, stream
+from alewm.envs.push_t.expert import LONGEST, demonstrate
 from alewm.envs.push_t.physics import ACTION_PIXELS, PushTWorld
 from alewm.envs.push_t.render import shared_renderer
-from alewm.envs.recording import full_length_episode
+from alewm.envs.recording import episode_stream, full_length_episode
 from alewm.errors import InputError
 from alewm.resize import area_downsample
 from alewm.shapes import Float
@@ -63,13 +63,13 @@ def simulate_episode(
 ) -> dict[str, np.ndarray]:
     """One finished episode as columns; with `pixels` of native size unless `draw_every` is 0.
 
-    Besides the columns of every episode: `state`, `proprio` and `n_contacts` (`simulator.recorded_columns`), `family`
+    Besides the columns of every episode: `state`, `proprio` and `n_contacts` (`env.recorded_columns`), `family`
     (the demonstration's number), `noise_std` and `goal_pose`, the pose the expert had in mind at that row.
     """
     if max_steps < 1 or replays < 1:
         raise InputError(f"Episodes have at least one step and demonstrations one replay, got {max_steps}, {replays}.")
     family, replay = divmod(index, replays)
-    demonstration, generator = demonstrate(seed, family), stream(seed, 1, index)
+    demonstration, generator = demonstrate(seed, family), episode_stream(seed, 1, index)
     noise_std = 0.0 if replay == 0 else NOISE_LEVELS[(replay - 1) % len(NOISE_LEVELS)]
     steering = 0.0 if replay == 0 else STEERING
 

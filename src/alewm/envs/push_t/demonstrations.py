@@ -32,8 +32,8 @@ import torch
 from alewm.envs.push_t import WHERE_DEMONSTRATIONS_ARE as WHERE
 from alewm.envs.push_t import physics
 from alewm.envs.push_t.behaviour import record_episode, with_small_frames
-from alewm.envs.push_t.expert import stream
 from alewm.envs.push_t.physics import ACTION_PIXELS, PushTWorld
+from alewm.envs.recording import episode_stream
 from alewm.errors import InputError, install_line
 from alewm.files import parse_json
 from alewm.shapes import Float, Int
@@ -367,7 +367,7 @@ class DemonstrationCopies:
     def _episode(self, seed: int, index: int, max_steps: int | None, draw_every: int) -> dict[str, np.ndarray]:
         which, copy = divmod(index, self.copies)
         demonstration = self.demonstrations[which]
-        generator = stream(seed, 2, demonstration.number, copy)
+        generator = episode_stream(seed, 2, demonstration.number, copy)
         noise_std = float(noise_levels(self.copies, self.noise)[copy])
 
         def act(step: int, state: np.ndarray) -> np.ndarray:

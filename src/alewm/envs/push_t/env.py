@@ -1,7 +1,4 @@
-"""One Push-T episode behind the interface that all simulators share, and where it starts when nothing is loaded.
-
-Push-T as a vector environment and as a Gymnasium environment.
-"""
+"""Push-T as a simulator, as a vector environment and as a Gymnasium environment, and where its episodes start."""
 
 import math
 from collections.abc import Mapping

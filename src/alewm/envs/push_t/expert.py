@@ -21,7 +21,7 @@ import numpy as np
 from alewm.envs.push_t import physics
 from alewm.envs.push_t.env import PUSHER_HIGH, PUSHER_LOW, is_free
 from alewm.envs.push_t.physics import ACTION_PIXELS, ANGLE_TOLERANCE, POSITION_TOLERANCE, PushTWorld
-from alewm.errors import InputError
+from alewm.envs.recording import episode_stream
 from alewm.shapes import Bool, Float
 
 _KEY_POINTS = ((-60.0, 15.0), (60.0, 15.0), (0.0, 15.0), (0.0, 120.0))
@@ -173,39 +173,32 @@ _CHANGE_STD, _CHANGE_FACTORS = math.radians(25), (0.6, 1.25)  # of a push's dire
 _SHORTEST_PUSH = 3  # steps before a push may end
 
 
-@dataclass(frozen=True)
-class ExpertConfig:
-    """How the expert plans and moves."""
+NUM_PUSHES, PUSH_STEPS = 48, 14
+"""Pushes tried out before each approach, and environment steps that each lasts."""
 
-    num_pushes: int = 48
-    """Pushes tried out before each approach."""
-    push_steps: int = 14
-    """Environment steps a tried-out push lasts."""
-    num_changes: int = 12
-    """Changes of direction and strength tried out within a push, besides none."""
-    change_steps: int = 6
-    """Environment steps they are looked ahead."""
-    step_cost: float = 0.4
-    """Pixels of remaining error that one environment step of pushing is worth."""
-    travel_cost: float = 1.2
-    """The same for a step of travelling."""
-    least_gain: float = 0.75
-    """Pixels that a push must still promise, or it ends."""
-    push_strength: tuple[float, float] = (0.1, 0.2)
-    """Range of the length of a pushing action; every demonstration draws its own."""
-    approach_strength: tuple[float, float] = (0.32, 0.5)
-    """Range of the length of a travelling action."""
-    follow: float = 0.55
-    """Share of the way to the wanted action that an action goes."""
+NUM_CHANGES, CHANGE_STEPS = 12, 6
+"""Changes of direction and strength tried out within a push, besides none, and environment steps looked ahead."""
+
+STEP_COST, TRAVEL_COST = 0.4, 1.2
+"""Pixels of remaining error that one environment step of pushing is worth, and one of travelling."""
+
+LEAST_GAIN = 0.75
+"""Pixels that a push must still promise, or it ends."""
+
+PUSH_STRENGTH, APPROACH_STRENGTH = (0.1, 0.2), (0.32, 0.5)
+"""Ranges of the length of a pushing action and of a travelling one; every demonstration draws its own."""
+
+FOLLOW = 0.55
+"""Share of the way to the wanted action that an action goes."""
 
 
 class Expert:
     """Chooses actions for a world it is shown, one after the other."""
 
-    def __init__(self, config: ExpertConfig, generator: np.random.Generator) -> None:
-        self.config, self._generator = config, generator
-        self._push_strength = generator.uniform(*config.push_strength)
-        self._approach_strength = generator.uniform(*config.approach_strength)
+    def __init__(self, generator: np.random.Generator) -> None:
+        self._generator = generator
+        self._push_strength = generator.uniform(*PUSH_STRENGTH)
+        self._approach_strength = generator.uniform(*APPROACH_STRENGTH)
         self._action = np.zeros(2)
         self._corners: list[np.ndarray] = []
         self._direction = 0.0
@@ -231,17 +224,17 @@ class Expert:
         return self._action
 
     def _followed(self, action: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-        return np.asarray(action + self.config.follow * (wanted - action))
+        return np.asarray(action + FOLLOW * (wanted - action))
 
     def _choose_push(self, state: np.ndarray, goal: Pose) -> None:
-        config, pose = self.config, Pose.of(state)
+        pose = Pose.of(state)
         turn = physics.rotation(pose.angle)
         pusher = turn.T @ (state[:2] - state[2:4])
         pace = self._approach_strength * ACTION_PIXELS * STEADY_RESPONSE
         # Should no push be possible, because the block is at a wall, look again from the middle.
         best_cost, self._corners = math.inf, [np.full(2, physics.ARENA_SIZE / 2)]
         self._direction = math.atan2(*(state[2:4] - self._corners[0])[::-1])
-        for _ in range(config.num_pushes):
+        for _ in range(NUM_PUSHES):
             point, direction = sample_push(self._generator)
             place = turn @ point + state[2:4]
             if place.min() < _FROM_EDGE or place.max() > physics.ARENA_SIZE - _FROM_EDGE:
@@ -249,8 +242,8 @@ class Expert:
             length, corners = path_around_block(pusher, point)
             wanted = self._push_strength * _unit(direction + pose.angle)
             trial = np.array([*place, *state[2:5], 0.0, 0.0])
-            travel_cost = config.travel_cost * length / pace
-            cost = travel_cost + self._trial(trial, np.zeros(2), wanted, config.push_steps, goal)
+            travel_cost = TRAVEL_COST * length / pace
+            cost = travel_cost + self._trial(trial, np.zeros(2), wanted, PUSH_STEPS, goal)
             if cost < best_cost:
                 best_cost, self._direction = cost, direction + pose.angle
                 self._corners = [turn @ corner + state[2:4] for corner in corners]
@@ -262,27 +255,26 @@ class Expert:
             action = self._followed(action, wanted)
             world.step(*action)
             before, gap = gap, pose_gap(Pose(*world.block_pose()), goal)
-            least = min(least, gap + self.config.step_cost * step)
+            least = min(least, gap + STEP_COST * step)
             if gap > before:
                 break
         return least
 
     def _continue_push(self, state: np.ndarray, goal: Pose) -> None:
-        config, generator = self.config, self._generator
         changes = [(0.0, 1.0)]
         if self._push_age:
             changes += zip(
-                generator.normal(0.0, _CHANGE_STD, config.num_changes),
-                generator.uniform(*_CHANGE_FACTORS, config.num_changes),
+                self._generator.normal(0.0, _CHANGE_STD, NUM_CHANGES),
+                self._generator.uniform(*_CHANGE_FACTORS, NUM_CHANGES),
                 strict=True,
             )
         best_cost, best = math.inf, self._wanted
         for angle, factor in changes:
             wanted = self._push_strength * factor * _unit(self._direction + angle)
-            cost = self._trial(state, self._action, wanted, config.change_steps, goal)
+            cost = self._trial(state, self._action, wanted, CHANGE_STEPS, goal)
             if cost < best_cost:
                 best_cost, best = cost, wanted
-        if self._push_age > _SHORTEST_PUSH and best_cost > pose_gap(Pose.of(state), goal) - config.least_gain:
+        if self._push_age > _SHORTEST_PUSH and best_cost > pose_gap(Pose.of(state), goal) - LEAST_GAIN:
             self.forget_plan()
             return
         self._wanted = best
@@ -316,7 +308,6 @@ SHORTEST, LONGEST = 100, 150
 START_SPREAD, POSE_SPREAD = 80.0, 65.0
 """How far from the arena's centre, on each axis, the block's centre of gravity starts and is to be brought."""
 
-DEFAULT_CONFIG = ExpertConfig()
 _SATISFIED = 0.5  # share of the tolerances within which the expert leaves a pose for the next
 
 
@@ -338,13 +329,6 @@ class Demonstration:
     """Steps until the block was within 20 pixels and 20 degrees of its first pose, if it ever was."""
 
 
-def stream(seed: int, *key: int) -> np.random.Generator:
-    """An independent random stream for each (seed, key)."""
-    if seed < 0 or min(key) < 0:
-        raise InputError(f"Seeds and episode indices are not negative, got {seed} and {key[-1]}.")
-    return np.random.Generator(np.random.Philox(np.random.SeedSequence(seed, spawn_key=key)))
-
-
 def sample_start(generator: np.random.Generator) -> Float[np.ndarray, "7"]:
     """A state at rest with the block near the centre and the pusher anywhere off it."""
     while True:
@@ -355,14 +339,14 @@ def sample_start(generator: np.random.Generator) -> Float[np.ndarray, "7"]:
 
 
 @lru_cache(maxsize=4)
-def demonstrate(seed: int, index: int, config: ExpertConfig = DEFAULT_CONFIG) -> Demonstration:
+def demonstrate(seed: int, index: int) -> Demonstration:
     """Demonstration number `index` under `seed`, a function of these alone.
 
     The last few are remembered, because an episode and its neighbours replay the same one.
     """
-    generator = stream(seed, 0, index)
+    generator = episode_stream(seed, 0, index)
     start, num_steps = sample_start(generator), int(generator.integers(SHORTEST, LONGEST + 1))
-    expert, world = Expert(config, generator), PushTWorld(start)
+    expert, world = Expert(generator), PushTWorld(start)
     goal = sample_pose(generator, POSE_SPREAD)
     actions, pusher, goals = [], [start[:2]], [goal]
     poses_pursued, first_reached = 1, None

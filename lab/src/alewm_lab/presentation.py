@@ -1,4 +1,4 @@
-"""Figures of experiments: success against capacity, grids of panels, and PNG."""
+"""What tables and figures share: texts of cells, grids of panels, and success against capacity."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,7 +7,23 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from alewm.evaluation.statistics import Spread
-from alewm.theme import Draw, Theme, rendered
+from alewm.tables import Cell
+from alewm.theme import Draw, Theme
+
+NONE = "–"
+"""Placeholder of a missing cell."""
+
+
+def scientific(value: float) -> str:
+    """A small number by its power of ten: 5e-5 and 2e-4, whichever of the two `format` would write as a decimal."""
+    digits, _, exponent = f"{value:.5e}".partition("e")
+    return f"{float(digits):g}e{int(exponent)}"
+
+
+def mark_best(cells: Sequence[Cell], values: Sequence[float]) -> list[Cell]:
+    """The cells, those with the largest of `values` marked."""
+    top = max(values)
+    return [Cell(cell.text, value == top, cell.commands) for cell, value in zip(cells, values, strict=True)]
 
 
 @dataclass(frozen=True)
@@ -105,11 +121,6 @@ def success_curves(curves: Sequence[Curve], star_label: str = "ALeWM") -> Draw:
 def _lengths(points: Sequence[Point]) -> tuple[list[float], list[float]]:
     """How far bars reach below and above their points."""
     return [p.success - p.low for p in points], [p.high - p.success for p in points]
-
-
-def as_png(draw: Draw) -> bytes:
-    """The figure as PNG on white, for where SVG is not shown."""
-    return rendered(draw, "png")
 
 
 def panel_grid(
