@@ -19,7 +19,14 @@ def test_the_check_of_a_gpu_passes_on_the_c_path_and_catches_another_picture():
 def test_the_bench_prints_every_path_that_works_here(capsys, tmp_path):
     bench_drawing(
         **{"task_name": "reacher", "frames": 2, "repeats": 1, "threads": (1, 2), "shadow_size": 0, "device": "cpu"},
-        **{"blocks": (64,), "edges": (0.05,), "batches": (2,), "picture": tmp_path / "sheet.png"},
+        **{
+            "blocks": (64,),
+            "edges": (0.05,),
+            "covered": (1,),
+            "cast": (1,),
+            "batches": (2,),
+            "picture": tmp_path / "sheet.png",
+        },
     )
     assert (tmp_path / "sheet.png").stat().st_size > 1000
     rows = json.loads(capsys.readouterr().out.splitlines()[-1])["rows"]

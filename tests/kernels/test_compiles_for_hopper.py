@@ -56,7 +56,7 @@ from alewm.capacity.support import CapacitySupport
 from alewm.kernels.characteristic_function_triton import prefix_mixture_cf
 from alewm.kernels.encoder_blocks import run_narrow_backward, run_widen, through_blocks
 from alewm.kernels.predictor_blocks import residual_norm, short_attention
-from alewm.kernels.raster_triton import TritonRenderer
+from alewm.kernels.raster_triton import Blocks, TritonRenderer
 from alewm.kernels.tiles import tile_of
 from alewm.model.vit import ViTBlock, ViTConfig
 from alewm.planning.noise import drawn_at_once
@@ -89,7 +89,8 @@ run_narrow_backward(x, w1.T, slope, tile_of("narrow_backward", 4 * W))
 
 for kind in ({}, {"spot": False, "mirror": False}, {"caster": False, "spot": False}):
     scene = random_scene(5, **kind)
-    TritonRenderer(scene, torch.device("cpu")).draw(random_poses(5, scene, 2))
+    for blocks in (Blocks(), Blocks(covered=4, cast=8)):
+        TritonRenderer(scene, torch.device("cpu"), blocks).draw(random_poses(5, scene, 2))
 
 for name, shared in sorted(compiled.items()):
     print(name, shared)

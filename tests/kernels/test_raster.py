@@ -47,7 +47,7 @@ def test_triton_draws_what_c_draws(kind):
     frames = renderer.draw(poses)
     assert share_of_different_pixels(frames.numpy(), CRenderer(scene).draw(poses)) < 1e-2
     assert share_of_different_pixels(frames.numpy(), scene.lit[::-1]) > 0.1
-    others = TritonRenderer(scene, torch.device("cpu"), Blocks(triangles=128, pixels=64, longest_edge=0.2))
+    others = TritonRenderer(scene, torch.device("cpu"), Blocks(128, 64, longest_edge=0.2, covered=2, cast=4))
     assert torch.equal(others.draw(poses), frames), "a second drawing in other blocks repeats the first"
 
 

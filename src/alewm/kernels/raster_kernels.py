@@ -1,10 +1,10 @@
 """Triton kernels that draw frames of a triangle scene; `raster_triton` launches them, `raster` says what they compute.
 
 `cover` and `cast` take BLOCK triangles of one geom in one frame each, already cut so small that a block's triangles
-cover about equally many samples. `cover` keeps the nearest triangle of every sample by a 64-bit atomic maximum of
-(1 / distance, triangle), `cast` the highest triangle of every texel of the shadow map by a 32-bit one. Maxima do not
-depend on the order of programs, so frames repeat bit for bit. `resolve` lights the triangles that a pixel's samples
-see, and clears what `cover` wrote.
+cover about equally many samples, and look at AT_ONCE places of each triangle's bounding box side by side. `cover` keeps
+the nearest triangle of every sample by a 64-bit atomic maximum of (1 / distance, triangle), `cast` the highest triangle
+of every texel of the shadow map by a 32-bit one. Maxima do not depend on the order of programs, so frames repeat bit
+for bit. `resolve` lights the triangles that a pixel's samples see, and clears what `cover` wrote.
 """
 
 import triton
@@ -65,12 +65,12 @@ def _sample_x(sample: tl.constexpr):
 @triton.jit
 def cover(
     points, stride, whole, block_geom, views, num_geoms, nearest, focal, near,
-    IS_MIRRORED: tl.constexpr, SIZE: tl.constexpr, BLOCK: tl.constexpr,
+    IS_MIRRORED: tl.constexpr, SIZE: tl.constexpr, BLOCK: tl.constexpr, AT_ONCE: tl.constexpr,
 ):  # fmt: skip
     """nearest [F, n, n, 4] = max(nearest, (1 / distance, triangle + 1)); `whole` is what a part was cut from, or -1."""
     block, frame = tl.program_id(0), tl.program_id(1)
     matrix = views + (frame * num_geoms + tl.load(block_geom + block)) * 12
-    at = block * BLOCK + tl.arange(0, BLOCK)
+    at = (block * BLOCK + tl.arange(0, BLOCK))[:, None]
     triangle = tl.load(whole + at)
     ok = triangle >= 0
     ax, ay, az = _corner(points, stride, at, ok, 0)
@@ -102,7 +102,8 @@ def cover(
     wide = tl.maximum(wide, 1)
     scale = 1.0 / tl.where(area > 0, area, 1.0)
     row = nearest + frame.to(tl.int64) * (SIZE * SIZE * 4)
-    for k in range(tl.max(count)):
+    for first in range(0, tl.max(count), AT_ONCE):
+        k = first + tl.arange(0, AT_ONCE)[None, :]
         px = from_x + k % wide
         py = from_y + k // wide
         for sample in tl.static_range(4):
@@ -120,12 +121,12 @@ def cover(
 @triton.jit
 def cast(
     points, stride, whole, block_geom, views, num_geoms, shadow_map, near, far, focal,
-    IS_SPOT: tl.constexpr, SIZE: tl.constexpr, BLOCK: tl.constexpr,
+    IS_SPOT: tl.constexpr, SIZE: tl.constexpr, BLOCK: tl.constexpr, AT_ONCE: tl.constexpr,
 ):  # fmt: skip
     """shadow_map [F, S, S] = max(shadow_map, depth - bias) as bits of a float that is not negative."""
     block, frame = tl.program_id(0), tl.program_id(1)
     matrix = views + (frame * num_geoms + tl.load(block_geom + block)) * 12
-    at = block * BLOCK + tl.arange(0, BLOCK)
+    at = (block * BLOCK + tl.arange(0, BLOCK))[:, None]
     ok = tl.load(whole + at) >= 0
     ax, ay, az = _corner(points, stride, at, ok, 0)
     bx, by, bz = _corner(points, stride, at, ok, 1)
@@ -158,7 +159,8 @@ def cast(
     slope = tl.maximum(tl.abs(a0 * z0 + a1 * z1 + a2 * z2), tl.abs(b0 * z0 + b1 * z1 + b2 * z2))
     bias = 1.5 * slope + 9.5367431640625e-07
     texels = shadow_map + frame.to(tl.int64) * (SIZE * SIZE)
-    for k in range(tl.max(count)):
+    for first in range(0, tl.max(count), AT_ONCE):
+        k = first + tl.arange(0, AT_ONCE)[None, :]
         px = from_x + k % wide
         py = from_y + k // wide
         u, v = px.to(tl.float32) + 0.5, py.to(tl.float32) + 0.5

@@ -29,6 +29,10 @@ class Blocks:
     """Pixels per program."""
     longest_edge: float = 0.024
     """Metres: longer triangles are cut, so that no program waits for one that covers much more than the others."""
+    covered: int = 1
+    """Pixels of a triangle's bounding box that are looked at side by side."""
+    cast: int = 1
+    """Texels of the shadow map, likewise."""
 
 
 DEFAULT_BLOCKS = Blocks()
@@ -81,14 +85,14 @@ class TritonRenderer:
             views = self._seen_from("caster", poses)
             kernels.cast[triangles](
                 *parts, views, scene.num_geoms, shadow_map, *shadow,
-                IS_SPOT=scene.caster_is_spot, SIZE=side, BLOCK=blocks.triangles,
+                IS_SPOT=scene.caster_is_spot, SIZE=side, BLOCK=blocks.triangles, AT_ONCE=blocks.cast,
             )  # fmt: skip
         passes = [("mirrored_camera", True), ("camera", False)] if scene.has_mirror else [("camera", False)]
         for camera, is_mirrored in passes:
             views = self._seen_from(camera, poses)
             kernels.cover[triangles](
                 *parts, views, scene.num_geoms, nearest, scene.focal, scene.near,
-                IS_MIRRORED=is_mirrored, SIZE=size, BLOCK=blocks.triangles,
+                IS_MIRRORED=is_mirrored, SIZE=size, BLOCK=blocks.triangles, AT_ONCE=blocks.covered,
             )  # fmt: skip
             arrays = self._arrays
             kernels.resolve[pixels](

@@ -2,7 +2,7 @@
 
 import itertools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +81,8 @@ def bench_drawing(
     device: str,
     blocks: tuple[int, ...],
     edges: tuple[float, ...],
+    covered: tuple[int, ...],
+    cast: tuple[int, ...],
     batches: tuple[int, ...],
     picture: Path | None = None,
 ) -> None:
@@ -88,19 +90,20 @@ def bench_drawing(
 
     `picture` gets the first and the middle state: MuJoCo's frame, ours in C, and eight times their difference.
     """
-    if min(frames, repeats, *threads, *blocks, *batches) < 1:
-        raise InputError("Frames, repeats, threads, blocks and batches are 1 or more.")
+    if min(frames, repeats, *threads, *blocks, *covered, *cast, *batches) < 1:
+        raise InputError("Frames, repeats, threads, blocks, --covered, --cast and batches are 1 or more.")
     states = RecordedStates(task_name, frames, shadow_size)
     scene = states.scene
     print(f"{task_name}: {len(scene.triangles)} triangles, shadow map {scene.shadow_size}, {frames} recorded states")
-    print(f"{'':<44}{'frames/s':>10}{'per core':>10}{'mean diff.':>12}{'off by > 8':>12}")
+    print(f"{'':<60}{'frames/s':>10}{'per core':>10}{'mean diff.':>12}{'off by > 8':>12}")
     rows = [_row("physics alone, rows", states.num_rows, states.physics), _row("MuJoCo", frames, states.mujoco)]
     for count in threads:
         drawn, spent = _timed(CRenderer(scene, count).draw, states.poses, repeats)
         rows.append(_row(f"C, {count} thread{'s' if count > 1 else ''}", frames, spent, *states.difference(drawn)))
     where = find_device(device)
     if where.type == "cuda" and triton_works():
-        rows += [_row(*found) for found in _on_gpu(states, where, repeats, blocks, edges, batches)]
+        sizes = itertools.product(blocks, edges, covered, cast)
+        rows += [_row(*found) for found in _on_gpu(states, where, repeats, sizes, batches)]
     else:
         print("Triton on a GPU: not measured, there is none here")
     for way in (Compression(), Compression(encoder="zlib")):
@@ -123,7 +126,7 @@ def _row(
     name: str, frames: int, spent: Seconds, mean: float | None = None, share: float | None = None
 ) -> dict[str, Any]:
     agreement = "" if mean is None or share is None else f"{mean:>12.4f}{share:>12.4%}"
-    print(f"{name:<44}{frames / spent.clock:>10.1f}{frames / spent.cores:>10.1f}{agreement}", flush=True)
+    print(f"{name:<60}{frames / spent.clock:>10.1f}{frames / spent.cores:>10.1f}{agreement}", flush=True)
     rates = {"frames_per_second": frames / spent.clock, "frames_per_core_second": frames / spent.cores}
     return {"name": name, **rates, "mean_difference": mean, "share_off": share}
 
@@ -138,14 +141,14 @@ def _timed(call: Callable[[np.ndarray], Any], given: np.ndarray, repeats: int) -
 
 
 def _on_gpu(
-    states: RecordedStates, where: torch.device, repeats: int, blocks: Any, edges: Any, batches: Any
+    states: RecordedStates, where: torch.device, repeats: int, sizes: Iterable[tuple[Any, ...]], batches: Sequence[int]
 ) -> list[tuple[str, int, Seconds, float, float]]:
-    """One row for every combination of triangles and pixels per program, longest edge and batch."""
+    """One row for every batch and combination of sizes: of blocks, the longest edge, pixels and texels side by side."""
     from alewm.kernels.raster_triton import Blocks, TritonRenderer
 
     found = []
-    for block, edge in itertools.product(blocks, edges):
-        renderer = TritonRenderer(states.scene, where, Blocks(block, block, edge))
+    for block, edge, covered, cast in sizes:
+        renderer = TritonRenderer(states.scene, where, Blocks(block, block, edge, covered, cast))
         agreement = states.difference(renderer.draw(states.poses).cpu().numpy())
         for batch in batches:
             poses = np.resize(states.poses, (batch, *states.poses.shape[1:]))
@@ -156,7 +159,8 @@ def _on_gpu(
                 return drawn
 
             _, spent = _timed(draw, poses, repeats)
-            found.append((f"Triton, block {block}, edge {edge:g}, batch {batch}", batch, spent, *agreement))
+            name = f"Triton, block {block}, edge {edge:g}, covered {covered}, cast {cast}, batch {batch}"
+            found.append((name, batch, spent, *agreement))
     return found
 
 

@@ -140,6 +140,10 @@ class BenchDrawing:
     """On a GPU: triangles and pixels per program."""
     edges: tuple[float, ...] = (0.012, 0.024, 0.05)
     """On a GPU: metres that a triangle may be long before it is cut."""
+    covered: tuple[int, ...] = (1, 4)
+    """On a GPU: pixels of a triangle's bounding box that are looked at side by side."""
+    cast: tuple[int, ...] = (1, 8)
+    """On a GPU: texels of the shadow map, likewise."""
     batches: tuple[int, ...] = (16, 64, 256)
     """On a GPU: frames drawn at once."""
     picture: Maybe[Path] = None
