@@ -85,41 +85,6 @@ def extremes(pixels: Tensor) -> tuple[float, float]:
     return float(low), float(high)
 
 
-def attend(
-    query: Float[Tensor, "N heads asked head"],
-    key: Float[Tensor, "N heads known head"],
-    value: Float[Tensor, "N heads known head"],
-) -> Float[Tensor, "N heads asked head"]:
-    """Attention without a mask.
-
-    For 257 positions of width 64 in bfloat16, cuDNN's kernel takes about half the time of the one PyTorch chooses
-    (`docs/dev/performance.md`), so it is called directly where it applies. Its backward pass is not deterministic,
-    which `torch.use_deterministic_algorithms` forbids.
-    """
-    if _suits_cudnn(query):
-        # Log-sum-exp is only of use to a backward pass.
-        mixed: Tensor = torch.ops.aten._scaled_dot_product_cudnn_attention(
-            query, key, value, None, compute_log_sumexp=torch.is_grad_enabled()
-        )[0]
-        return mixed
-    return F.scaled_dot_product_attention(query, key, value)
-
-
-def _suits_cudnn(query: Tensor) -> bool:
-    return (
-        query.is_cuda
-        and query.dtype in (torch.bfloat16, torch.float16)
-        and query.shape[-1] % 8 == 0
-        and query.shape[2] > 1
-        and not torch.are_deterministic_algorithms_enabled()
-        and _has_cudnn_attention()
-    )
-
-
-def _has_cudnn_attention() -> bool:
-    return torch.version.cuda is not None and torch.cuda.get_device_capability()[0] >= 9
-
-
 class PatchMap(nn.Linear):
     """A linear map of patches in its parameters' dtype, inside autocast too.
 
@@ -239,7 +204,7 @@ class SelfAttention(nn.Module):
         else:
             (query,) = self._heads_of(x[:, :num_outputs], self.query)
             key, value = self._heads_of(x, self.key, self.value)
-        attended: Tensor = self.output(attend(query, key, value).transpose(1, 2).flatten(2))
+        attended: Tensor = self.output(F.scaled_dot_product_attention(query, key, value).transpose(1, 2).flatten(2))
         return attended
 
 

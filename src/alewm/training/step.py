@@ -68,7 +68,7 @@ def set_learning_rate(optimizer: torch.optim.Optimizer, learning_rate: float, pr
 def repeatable(asked: bool) -> Iterator[None]:
     """Use deterministic algorithms inside the block if `asked`.
 
-    Our own kernels are always deterministic. cuDNN's attention backward is not, so `model/vit.py` uses another kernel.
+    Our own kernels are always deterministic; PyTorch's are chosen accordingly.
     """
     if not asked:
         yield

@@ -14,7 +14,7 @@ from alewm.envs.two_room import TwoRoomVectorEnv
 from alewm.errors import InputError
 from alewm.kernels.raster import TriangleScene
 from alewm.kernels.tiles import why_not_fused
-from alewm.model.vit import ViTBlock, apply_blocks, attend
+from alewm.model.vit import ViTBlock, apply_blocks
 from alewm.model.world_model import build_world_model
 from alewm.planning.distilled import DistilledDynamics, DistilledModel, DynamicsConfig
 from alewm.planning.planner import SearchSettings, plan_group
@@ -75,25 +75,6 @@ def _regularizer(preset_name: str, batch: int, where: torch.device) -> Iterator[
     gradients = zip(torch.autograd.grad(fast, (s, logits)), torch.autograd.grad(exact, (s, logits)), strict=True)
     for name, (found, expected) in zip(("latents", "logits"), gradients, strict=True):
         yield Difference(f"MixSIGReg: gradient to {name}, against float64", _relative(found, expected), 1e-4)
-
-
-def _attention(preset_name: str, batch: int, where: torch.device) -> Iterator[Difference]:
-    config = preset(preset_name).model.encoder
-    generator = torch.Generator(where).manual_seed(1)
-    shape = (batch, config.num_heads, config.num_patches + 1, config.hidden_dim // config.num_heads)
-    qkv = [torch.randn(shape, generator=generator, device=where).bfloat16().requires_grad_() for _ in range(3)]
-    fast, direction = attend(*qkv), torch.randn(shape, generator=generator, device=where)
-    exact = _written_out_attention(*(tensor.float() for tensor in qkv))
-    yield Difference("attention in bfloat16: values, against float32", _relative(fast, exact), 2e-2)
-    found = torch.autograd.grad(fast, qkv, direction.bfloat16())
-    expected = torch.autograd.grad(exact, qkv, direction)
-    worst = max(_relative(a, b) for a, b in zip(found, expected, strict=True))
-    yield Difference("attention in bfloat16: gradients, against float32", worst, 3e-2)
-
-
-def _written_out_attention(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-    mixed: Tensor = (query @ key.mT * query.shape[-1] ** -0.5).softmax(-1) @ value
-    return mixed
 
 
 def _fused_blocks(preset_name: str, batch: int, where: torch.device) -> Iterator[Difference]:
@@ -279,7 +260,6 @@ def _drawing(preset_name: str, batch: int, where: torch.device) -> Iterator[Diff
 
 _CHECKS: tuple[Callable[[str, int, torch.device], Iterator[Difference]], ...] = (
     _regularizer,
-    _attention,
     _fused_blocks,
     _planning,
     _environment,
