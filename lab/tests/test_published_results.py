@@ -93,7 +93,8 @@ def test_the_episodes_give_the_rates_of_the_results(run):
             success = Proportion.of([row["success"] for row in rows], several)
             assert result[f"episodes{suffix}"] == len(rows)
             assert result[f"success_rate{suffix}"] == success.rate
-            assert result[f"interval{suffix}"] == success.interval
+            # Another machine's sums may differ in the last bit.
+            assert result[f"interval{suffix}"] == pytest.approx(success.interval, abs=1e-12)
             for floor in ("random", "zero", *(["replay"] if "replay_success_rate" in result else [])):
                 assert result[f"{floor}_success_rate{suffix}"] == share_of(f"{floor}_success", rows).rate
         assert result["mean_capacity"] == sum(row["capacity"] for row in episodes) / len(episodes)

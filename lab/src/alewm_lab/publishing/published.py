@@ -82,6 +82,11 @@ class PublishedRun:
         return list(dict.fromkeys(command for command in commands if command))
 
     @property
+    def copies_demonstrations(self) -> bool:
+        """Whether its data are copies of human demonstrations."""
+        return " --demonstrations " in (self.run.provenance.get("data", {}).get("made_with") or "")
+
+    @property
     def _collecting(self) -> str | None:
         """How its data are recorded, to where its training command looks for them; None if nobody knows."""
         command: str | None = self.run.provenance.get("data", {}).get("made_with")

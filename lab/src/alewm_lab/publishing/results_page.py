@@ -132,10 +132,12 @@ def scale_section(
 
 
 def scale_title(scale: RunGroup) -> str:
-    """Task, backbone and schedule."""
+    """Task, data where a task has two kinds, backbone and schedule."""
     run = scale.example
-    schedule = f"{run.steps:,} updates at {scientific(run.learning_rate)}"
-    return f"{TASK_TITLES[run.config['task']]}, {backbone(run.config)}, {schedule}"
+    task = TASK_TITLES[run.config["task"]]
+    if run.copies_demonstrations:
+        task += " from human demonstrations"
+    return f"{task}, {backbone(run.config)}, {run.steps:,} updates at {scientific(run.learning_rate)}"
 
 
 def _caption(scale: RunGroup) -> str:
