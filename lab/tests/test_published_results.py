@@ -443,12 +443,23 @@ def test_after_long_schedules_each_method_has_the_rate_that_is_best_on_validatio
         set_episodes(results, name, success=lambda n, most=num_reached: n < most)
     section = page_of(results).split("## Methods after long schedules")[1].split("\n## ")[0]
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in section.splitlines() if "12,000" in line]
-    by_method = {row[1]: row for row in rows}
-    assert by_method["ALeWM"][3:6] == ["5e-5", "0.3", "2"]
-    assert by_method["LeWM"][3:6] == ["2e-4", "0.09", "2"]
+    by_method = {row[2]: row for row in rows}
+    assert by_method["ALeWM"][4:7] == ["5e-5", "0.3", "2"]
+    assert by_method["LeWM"][4:7] == ["2e-4", "0.09", "2"]
     assert by_method["ALeWM"][-3].startswith("+25.0 (")
     assert by_method["ALeWM"][-1] == "ahead, one seed"
     assert by_method["LeWM"][-3:] == ["–", "–", "–"]
+
+
+def test_tiny_models_of_long_schedules_are_chosen_on_their_own_validation_pairs(whole_page):
+    section = whole_page[0].split("## Methods after long schedules")[1].split("\n## ")[0]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in section.splitlines()]
+    ours, lewm = (next(row for row in rows if row[2:4] == [name, "13,200"]) for name in ("ALeWM", "LeWM"))
+    assert (ours[4:8], lewm[4:8]) == (
+        ["2e-3", "0.3", "2", "3072, 3073, 3074"],
+        ["5e-4", "0.2", "4", "3072, 3073, 3074"],
+    )
+    assert ours[-3:] == ["+9.8 (+7.4 to +12.3)", "0.0001", "ahead"]
 
 
 def test_configurations_that_nothing_chooses_between_are_refused(published):

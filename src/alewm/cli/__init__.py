@@ -1,1 +1,1 @@
-"""The command line: parsing and messages only, one verb per file."""
+"""The command line: parsing and messages only, a module for each group of `alewm --help`."""

@@ -1,1 +1,1 @@
-"""`alewm-lab`: one verb per file."""
+"""`alewm-lab`: the benchmarks, the experiments, and publishing."""
