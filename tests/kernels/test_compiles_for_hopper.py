@@ -54,11 +54,13 @@ JITFunction.run = compile_only
 
 from alewm.capacity.support import CapacitySupport
 from alewm.kernels.characteristic_function_triton import prefix_mixture_cf
+from alewm.kernels.distilled_rollout import pack, roll_out
 from alewm.kernels.encoder_blocks import run_narrow_backward, run_widen, through_blocks
 from alewm.kernels.predictor_blocks import residual_norm, short_attention
 from alewm.kernels.raster_triton import Blocks, TritonRenderer
 from alewm.kernels.tiles import tile_of
 from alewm.model.vit import ViTBlock, ViTConfig
+from alewm.planning.distilled import DistilledDynamics, DynamicsConfig
 from alewm.planning.noise import drawn_at_once
 from alewm.regularizers.quadrature import EPPS_PULLEY
 from triangle_scenes import random_poses, random_scene
@@ -79,6 +81,11 @@ for dtype in (torch.float32, torch.bfloat16):
         known = list(torch.randn(num_known, N, 3 * 1024, dtype=dtype))
         for num_asked in (1, num_known):
             short_attention(known, 16, num_asked=num_asked)
+
+for capacity in (8, 192):  # weights that stay on the chip, and weights read in every step
+    net = DistilledDynamics(DynamicsConfig(capacity, 10))
+    packed = pack(net.mean, net.std, net.state_layer, net.action_layer, net.hidden_layer, net.output_layer)
+    roll_out(packed, torch.zeros(N, capacity), torch.zeros(N, 5, 10))
 
 blocks = [ViTBlock(ViTConfig(image_size=224, patch_size=14, hidden_dim=192, num_heads=3, mlp_dim=768))]
 through_blocks(blocks, torch.zeros(4, 257, 192, requires_grad=True), torch.bfloat16).sum().backward()

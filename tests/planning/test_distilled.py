@@ -16,6 +16,7 @@ from alewm.planning.distilled import (
     DynamicsConfig,
     load_distilled,
 )
+from alewm.planning.gpu_search import FusedDistilled
 from alewm.planning.noise import candidate_noise
 from alewm.planning.planner import Planner, PlanningConfig, SearchSettings, plan_group
 from alewm.planning.search import CEMConfig, solve
@@ -107,6 +108,21 @@ def test_the_full_goal_cost_needs_coordinates_that_are_not_there(model):
     with pytest.raises(InputError, match=r"compares 32 coordinates, but these distilled dynamics predict 4"):
         planner.plan(z_now, z_goal, [(4,)], [(0, 0, 0)])
     assert planner.plan(z_now, z_goal, [(32,)], [(0, 0, 0)]).capacities == (32,)
+
+
+def test_the_gpu_s_rollout_is_the_model_s_and_leaves_to_it_what_the_kernel_cannot_hold(model, capsys):
+    """The kernel runs in Triton's interpreter."""
+    distilled = DistilledModel(model, {4: network(), 8: network(8, hidden_dim=257)})
+    fused = FusedDistilled(distilled)
+    assert [capacity for capacity, packed in fused.packed.items() if packed is not None] == [4]
+    z, actions = torch.randn(3, 32), torch.randn(3, 5, 10)
+    for capacity, tolerance in ((4, 1e-5), (8, 0), (32, 0)):
+        expected = distilled.imagine_prefix(z[:, :capacity], actions, capacity, 3)
+        found = fused.imagine_prefix(z[:, :capacity], actions, capacity, 3)
+        torch.testing.assert_close(found, expected, rtol=tolerance, atol=tolerance)
+    assert "No dynamics were distilled for capacity 32" in capsys.readouterr().err
+    with pytest.raises(InputError, match=r"compares 32 coordinates, but these distilled dynamics predict 4"):
+        fused.imagine_prefix(z[:, :4], actions, 32, 3)
 
 
 def written(folder, net, **changes):

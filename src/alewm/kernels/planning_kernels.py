@@ -1,4 +1,4 @@
-"""Triton kernels of planning: a predictor's block in inference, and the noise of all candidates."""
+"""Triton kernels of planning: a predictor's block and distilled dynamics in inference, and all candidates' noise."""
 
 import triton
 import triton.language as tl
@@ -85,7 +85,59 @@ def short_attention(
         tl.store(to + (ASKED - 1) * size, mixed2.to(out.dtype.element_ty))
 
 
-# mypy: disable-error-code="no-untyped-def, untyped-decorator"
+@triton.jit
+def _silu(x):
+    return x * tl.sigmoid(x)
+
+
+@triton.jit
+def _matrix(source, rows, columns, WIDTH: tl.constexpr):
+    return tl.load(source + rows[:, None] * WIDTH + columns[None, :])
+
+
+# With a horizon of 1 known to it, the compiler unrolls everything and spills kilobytes.
+@triton.jit(do_not_specialize=["num_rows", "horizon", "capacity", "action_dim"])
+def roll_out_distilled(
+    z_first, actions, latents, mean, std, state_weight, action_weight, first_bias, hidden_weight, hidden_bias,
+    output_weight, output_bias, num_rows, horizon, capacity, action_dim,
+    CAPACITY: tl.constexpr, ACTION: tl.constexpr, HIDDEN: tl.constexpr, CHUNK: tl.constexpr, ROWS: tl.constexpr,
+):  # fmt: skip
+    """latents[t] = the prefixes after t + 1 action blocks. Weights are input by output, and padded with zeros.
+
+    They stay on the chip where CHUNK is HIDDEN. Otherwise they are read in each step, CHUNK hidden units at a time.
+    """
+    rows = (tl.program_id(0) * ROWS + tl.arange(0, ROWS)).to(tl.int64)
+    coordinates, entries, units = tl.arange(0, CAPACITY), tl.arange(0, ACTION), tl.arange(0, HIDDEN)
+    is_row = (rows < num_rows)[:, None]
+    is_coordinate = is_row & (coordinates < capacity)[None, :]
+    is_entry = is_row & (entries < action_dim)[None, :]
+    at = rows[:, None] * capacity + coordinates[None, :]
+    shift, scale = tl.load(mean + coordinates)[None, :], tl.load(std + coordinates)[None, :]
+    w = tl.where(is_coordinate, (tl.load(z_first + at, mask=is_coordinate, other=0.0) - shift) / scale, 0.0)
+    if CHUNK == HIDDEN:
+        of_state = _matrix(state_weight, coordinates, units, HIDDEN)
+        of_action = _matrix(action_weight, entries, units, HIDDEN)
+        of_hidden = _matrix(hidden_weight, units, units, HIDDEN)
+        of_output = _matrix(output_weight, units, coordinates, CAPACITY)
+    for t in range(horizon):
+        block_at = (rows[:, None] * horizon + t) * action_dim + entries[None, :]
+        block = tl.load(actions + block_at, mask=is_entry, other=0.0)
+        second = tl.zeros((ROWS, HIDDEN), tl.float32) + tl.load(hidden_bias + units)[None, :]
+        for start in range(0, HIDDEN, CHUNK):
+            some = start + tl.arange(0, CHUNK)
+            if CHUNK < HIDDEN:
+                of_state = _matrix(state_weight, coordinates, some, HIDDEN)
+                of_action = _matrix(action_weight, entries, some, HIDDEN)
+                of_hidden = _matrix(hidden_weight, some, units, HIDDEN)
+            first = tl.zeros((ROWS, CHUNK), tl.float32) + tl.load(first_bias + some)[None, :]
+            first = tl.dot(block, of_action, first, input_precision="ieee")
+            first = tl.dot(w, of_state, first, input_precision="ieee")
+            second = tl.dot(_silu(first), of_hidden, second, input_precision="ieee")
+        if CHUNK < HIDDEN:
+            of_output = _matrix(output_weight, units, coordinates, CAPACITY)
+        w += tl.dot(_silu(second), of_output, input_precision="ieee") + tl.load(output_bias + coordinates)[None, :]
+        tl.store(latents + at, shift + scale * w, mask=is_coordinate)
+        at += num_rows * capacity
 
 
 @triton.jit

@@ -1,9 +1,12 @@
-"""The search on a GPU: a rollout with prepared weights, and one CEM iteration recorded as a CUDA graph.
+"""The search on a GPU: rollouts with prepared weights, and one CEM iteration recorded as a CUDA graph.
 
 `FastImagination` prepares once per model: weights in the dtype of the products; batch normalisation folded into the map
 before it; the two maps at the entrance of the action encoder joined; the modulations of all blocks as one map, so that
 each action block is turned into them once. Sums inside normalisation and attention are float32. GELU is its tanh form,
 which matrix products apply as they write. It differs from the exact one by at most 5e-4, less than bfloat16 rounds.
+
+`FusedDistilled` rolls distilled dynamics out by one kernel, in float32: their products are small, and rounding them
+buys nothing.
 
 `GraphedSearch` records one iteration and replays it. The noise of all iterations is drawn before, and an index on the
 device moves through it. A recording belongs to a number of episodes and a capacity. Groups a little smaller than a
@@ -18,10 +21,11 @@ import torch.nn.functional as F
 from torch import nn
 
 from alewm.errors import InputError
+from alewm.kernels.distilled_rollout import PackedDynamics, pack, roll_out, why_no_fused_rollout
 from alewm.kernels.predictor_blocks import residual_norm, short_attention
 from alewm.model.predictor import LONGEST_FAST_CONTEXT, AdaLNBlock
 from alewm.model.world_model import Projector, WorldModel
-from alewm.planning.distilled import DistilledModel
+from alewm.planning.distilled import DistilledDynamics, DistilledModel
 from alewm.planning.planner import SearchSettings
 from alewm.planning.rollout import PlanningModel, PrefixImagination, compared_width, prefix_distance
 from alewm.planning.search import CEMResult, Score, refine
@@ -178,6 +182,35 @@ def _mlp(x: Float[Tensor, "rows W"], widen: _Map, narrow: _Map) -> Float[Tensor,
     return torch.addmm(narrow.bias, hidden, narrow.weight)
 
 
+class FusedDistilled:
+    """Imagines like the distilled model it was prepared from, whose networks' later changes it does not see.
+
+    Networks that the kernel cannot hold, and capacities without one, are left to the model.
+    """
+
+    def __init__(self, model: DistilledModel) -> None:
+        self.model = model
+        networks = (network for network in model.dynamics.values() if isinstance(network, DistilledDynamics))
+        self.packed = {network.config.capacity: _pack_if_it_fits(network) for network in networks}
+
+    def imagine_prefix(
+        self, z_first: Float[Tensor, "N k"], actions: Float[Tensor, "N H A"], last_width: int, context: int
+    ) -> list[Float[Tensor, "N _"]]:
+        """The H prefixes that follow `z_first`, as `DistilledModel.imagine_prefix` gives them, up to rounding."""
+        packed = self.packed.get(z_first.shape[1])
+        if packed is None or last_width != packed.capacity:
+            return self.model.imagine_prefix(z_first, actions, last_width, context)
+        return list(roll_out(packed, z_first, actions))
+
+
+def _pack_if_it_fits(network: DistilledDynamics) -> PackedDynamics | None:
+    config, device = network.config, network.mean.device
+    if why_no_fused_rollout(config.capacity, config.action_dim, config.hidden_dim, device) is not None:
+        return None
+    layers = network.state_layer, network.action_layer, network.hidden_layer, network.output_layer
+    return pack(network.mean, network.std, *layers)
+
+
 _LARGEST_WASTE = 1.25
 """A recording serves groups down to its size divided by this."""
 
@@ -193,13 +226,11 @@ class _Sizes(NamedTuple):
 
 
 class GraphedSearch:
-    """An `InnerLoop` for one model: a world model, whose weights it copies in `dtype`, or one with distilled dynamics.
-
-    Distilled dynamics are recorded as they are, in float32: their products are small, and rounding them buys nothing.
-    """
+    """An `InnerLoop` for one model, whose weights it copies: a world model's in `dtype`, distilled ones in float32."""
 
     def __init__(self, model: WorldModel | DistilledModel, dtype: torch.dtype = torch.bfloat16) -> None:
-        self._imagination: PrefixImagination = FastImagination(model, dtype) if isinstance(model, WorldModel) else model
+        fast = FastImagination(model, dtype) if isinstance(model, WorldModel) else FusedDistilled(model)
+        self._imagination: PrefixImagination = fast
         self._recordings: dict[_Sizes, dict[int, _Recording]] = {}
         self._memory = _SharedMemory()
 

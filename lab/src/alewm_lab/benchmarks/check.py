@@ -163,7 +163,7 @@ def _losses(
 
 @torch.no_grad()
 def _planning(preset_name: str, batch: int, where: torch.device) -> Iterator[Difference]:
-    from alewm.planning.gpu_search import FastImagination, GraphedSearch
+    from alewm.planning.gpu_search import FastImagination, FusedDistilled, GraphedSearch
 
     model = build_world_model(preset(preset_name).model, torch.Generator().manual_seed(0))
     _liven(model)
@@ -198,7 +198,12 @@ def _planning(preset_name: str, batch: int, where: torch.device) -> Iterator[Dif
     network = DistilledDynamics(DynamicsConfig(capacity, model.config.action_dim)).to(where)
     for parameter in network.parameters():
         parameter.normal_(0, 0.1, generator=generator)
+    network.mean.normal_(generator=generator)
+    network.std.uniform_(0.5, 2, generator=generator)
     small = DistilledModel(model, {capacity: network})
+    pairs = zip(FusedDistilled(small).imagine_prefix(z, actions, capacity, 3), network.imagine(z, actions), strict=True)
+    worst = max(_relative(a, b) for a, b in pairs)
+    yield Difference("distilled rollouts in one kernel, against plain float32", worst, 1e-4)
     plain = plan_group(small, now, goal, noise, start, settings)
     whole = GraphedSearch(small)(small, now, goal, noise, start, settings)
     yield Difference("recorded search, distilled dynamics: predicted cost", _relative(whole.cost, plain.cost), 2e-2)
