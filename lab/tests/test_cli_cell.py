@@ -2,13 +2,16 @@
 
 import json
 
+import numpy as np
 import pytest
 
+from alewm.data.splits import Splits
+from alewm.data.store import EpisodeStore
 from alewm_lab.publishing.publish import publish_runs
 from alewm_lab.publishing.published import read_published
 
 SMALL = ("--steps", "4", "--batch-size", "8", "--candidates", "4", "--iterations", "1")
-SMALL += ("--fit-frames", "40", "--fit-updates", "10")
+SMALL += ("--fit-frames", "40", "--fit-updates", "10", "--distill-frames", "300", "--decoder-updates", "5")
 
 
 @pytest.fixture
@@ -32,9 +35,27 @@ def cell(tmp_path, monkeypatch, capsys):
     return run
 
 
+class CutError(Exception):
+    pass
+
+
 def test_a_cell_does_everything_once_and_comes_back_as_one_file(cell, tmp_path):
+    run, shared = tmp_path / "runs" / "alewm", tmp_path / "shared" / "alewm"
+
+    def cut(*_arguments, **_options):
+        raise CutError
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("alewm.evaluation.decoder.decode", cut)
+        with pytest.raises(CutError):
+            cell("two-room-tiny", "--out", "runs/alewm", "--share", "shared/alewm")
+    assert (run / "measurements" / "probes.json").is_file()
+    assert (shared / "distilled").is_dir()
+    assert not (shared / "decoder").exists()
+    made = {path: path.stat().st_mtime_ns for path in run.rglob("result.json")}
+
     said = cell("two-room-tiny", "--out", "runs/alewm", "--share", "shared/alewm")
-    run = tmp_path / "runs" / "alewm"
+    assert {path: path.stat().st_mtime_ns for path in run.rglob("result.json")} == made
     evaluated = {path.parent.name for path in run.glob("evaluations/*/result.json")}
     search = "cem-4x1-2"
     imposed = {f"capacity-{k}_{search}" for k in (2, 4, 8, 16, 32)}
@@ -42,10 +63,15 @@ def test_a_cell_does_everything_once_and_comes_back_as_one_file(cell, tmp_path):
     distilled = {f"{search}_dynamics-distilled", f"5-per-episode_{search}_dynamics-distilled"}
     assert evaluated == imposed | rest | distilled
     assert said.out.splitlines()[-2:] == ["shared/alewm", "runs/alewm"]
-    assert (tmp_path / "shared" / "alewm" / "distilled").is_dir()
-    assert (run / "decoder").is_dir()
+    assert (shared / "decoder").is_dir()
+    assert json.loads((run / "decoder" / "decoder.json").read_text())["settings"]["num_updates"] == 5
+    (distilled_to, *_) = run.glob("distilled/*/distilled.json")
+    num_episodes = json.loads(distilled_to.read_text())["settings"]["num_episodes"]
+    train = list(Splits.load(run / "splits.json").train)
+    with EpisodeStore.open(tmp_path / "two-room.h5") as store:
+        lengths = store.lengths[train]
+    assert np.sum(lengths[:num_episodes]) <= 300 < np.sum(lengths[: num_episodes + 1])
 
-    made = {path: path.stat().st_mtime_ns for path in run.rglob("result.json")}
     cell("two-room-tiny", "--out", "runs/alewm", "--share", "shared/alewm")
     assert {path: path.stat().st_mtime_ns for path in run.rglob("result.json")} == made
 

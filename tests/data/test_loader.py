@@ -1,3 +1,4 @@
+import threading
 from itertools import islice
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import torch
 from alewm.data.action_statistics import ActionStatistics
 from alewm.data.codec import Inflate, fastest_inflater
 from alewm.data.frame_sources import DecodedFrames, DownsampledFrames, MappedFrames, chunk_table
-from alewm.data.loader import LoaderConfig, WindowLoader, Windows
+from alewm.data.loader import LoaderConfig, WindowLoader, Windows, frames_ahead
 from alewm.data.store import EpisodeStore
 from alewm.data.windows import WindowShape
 from alewm.data.writer import StoreWriter
@@ -173,3 +174,29 @@ def test_impossible_requests_are_refused(store: EpisodeStore) -> None:
         state = loader.state_dict() | {"seed": 5}
         with pytest.raises(InputError, match="saved loader position has seed 5"):
             loader.load_state_dict(state)
+
+
+@pytest.mark.parametrize("num_cores", [1, 3])
+def test_frames_read_ahead_come_in_order_and_each_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, num_cores: int
+) -> None:
+    monkeypatch.setattr("alewm.data.loader.num_available_cores", lambda: num_cores)
+    store = EpisodeStore.open(write_tape(tmp_path / "long.h5", [700, 300, 1000]))
+    rows = np.r_[store.drawn_rows([0, 2]), [5, 5, 3]]  # rows may come again, and in any order
+    seen = np.zeros_like(rows)
+    for part, pixels in frames_ahead(store, rows, torch.device("cpu")):
+        assert len(pixels) <= 256
+        seen[part] = numbers(pixels.numpy())
+    np.testing.assert_array_equal(seen, rows)
+
+
+def test_memory_of_frames_read_ahead_is_used_again_and_threads_end_with_the_reader(tmp_path: Path) -> None:
+    store = EpisodeStore.open(write_tape(tmp_path / "long.h5", [6000]))
+    before = threading.active_count()
+    for device in ("cpu", "meta"):  # meta stands for any device that copies
+        frames = frames_ahead(store, store.drawn_rows(), torch.device(device))
+        addresses = [pixels.data_ptr() for _, pixels in islice(frames, 20)]
+        assert device == "meta" or len(set(addresses)) < 10
+        assert threading.active_count() > before
+        frames.close()
+        assert threading.active_count() == before

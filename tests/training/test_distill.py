@@ -1,12 +1,18 @@
 """Fitting distilled dynamics: windows are cut where they should be, and a known system is recovered."""
 
 import math
+import threading
 
+import numpy as np
 import pytest
 import torch
 
+from alewm.data.action_statistics import ActionStatistics
+from alewm.data.store import EpisodeStore
+from alewm.data.writer import StoreWriter
 from alewm.errors import InputError
-from alewm.training.distill import DistillConfig, LatentWindows, fit_dynamics, open_loop_errors
+from alewm.training.distill import DistillConfig, LatentWindows, encode_windows, fit_dynamics, open_loop_errors
+from small_models import our_model
 
 QUICK = DistillConfig(hidden_dim=32, num_updates=600, batch_size=64)
 
@@ -83,3 +89,46 @@ def test_a_fit_that_diverges_is_refused():
     train, held_out = linear_system(40, 0), linear_system(10, 1)
     with pytest.raises(InputError, match="no validation error was finite"):
         fit_dynamics(train, held_out, 3, DistillConfig(num_updates=60, learning_rate=1e30))
+
+
+def recorded(path, size, num_episodes=9, length=100):
+    """A file of noise, in which no two frames are alike."""
+    rng = np.random.default_rng(size)
+    with StoreWriter(path) as writer:
+        for _ in range(num_episodes):
+            actions = rng.normal(size=(length, 2)).astype(np.float32)
+            actions[-1] = np.nan
+            writer.append({"pixels": rng.integers(0, 256, (length, size, size, 3), np.uint8), "action": actions})
+    return EpisodeStore.open(path)
+
+
+def encoded(model, store, episodes, **options):
+    statistics = ActionStatistics((0.0, 0.0), (1.0, 1.0))
+    return encode_windows(model, store, episodes, statistics, horizon=5, frame_skip=5, width=4, **options)
+
+
+@pytest.mark.parametrize("size", [28, 42])
+def test_every_frame_has_the_latent_that_planning_gives_it(tmp_path, size):
+    """Threads decode frames ahead, in batches, and larger frames are averaged down: each by itself is the same."""
+    store, model, done = recorded(tmp_path / "noise.h5", size), our_model(8, (4, 8)), []
+    windows = encoded(model, store, [0, 2, 3, 7, 8], advance=done.append)
+    assert sum(done) == 500
+    assert len(done) > 1
+    rows = store.drawn_rows([0, 2, 3, 7, 8])
+    alone = [model.encode(torch.as_tensor(store.frames(rows[[i]]))[:, None]).latents[0, :, :4] for i in range(500)]
+    torch.testing.assert_close(windows.latents[rows], torch.cat(alone), atol=1e-5, rtol=1e-5)
+    others = store.drawn_rows([1, 4, 5, 6])
+    assert windows.latents[others].isnan().all()
+
+
+def test_a_damaged_frame_is_named_and_leaves_no_thread(tmp_path):
+    store, model = recorded(tmp_path / "noise.h5", 28), our_model(8, (4, 8))
+    chunk = store.pixels.id.get_chunk_info_by_coord((650, 0, 0, 0))
+    with store.path.open("r+b") as file:
+        file.seek(chunk.byte_offset + chunk.size // 2)
+        file.write(b"\xa5\x5a\xa5\x5a")
+    before, done = threading.active_count(), []
+    with pytest.raises(InputError, match=r"noise\.h5, column 'pixels', row 650: the stored frame differs"):
+        encoded(model, store, range(9), advance=done.append)
+    assert 0 < sum(done) < 650
+    assert threading.active_count() == before

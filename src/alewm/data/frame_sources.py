@@ -188,6 +188,9 @@ class PlainFrames:
         self._store = store
         self._lock = Lock()
 
+    def check(self, rows: np.ndarray) -> None:
+        """Nothing: the store compares frames with their checksums whenever it reads them."""
+
     def read(self, rows: np.ndarray, out: np.ndarray) -> None:
         """Write the frames at `rows` to `out`."""
         with self._lock:
@@ -232,6 +235,15 @@ class DecodedFrames:
         np.take(self._frames, self._slot_of_row[rows], axis=0, out=out)
 
 
+def stored_frames(store: EpisodeStore) -> MappedFrames | PlainFrames:
+    """All frames at their stored size; `check` those that are to be read."""
+    if store not in _TABLES:
+        with read_by_hdf5(store.path):
+            _TABLES[store] = chunk_table(store.pixels)
+    table = _TABLES[store]
+    return PlainFrames(store, table) if isinstance(table, str) else MappedFrames(store, table)
+
+
 def open_frames(
     store: EpisodeStore,
     episodes: Sequence[int],
@@ -244,17 +256,9 @@ def open_frames(
     Frames at their stored size stay compressed. Frames asked for at a smaller `image_size` are decoded once and kept
     if they fit in `DECODED_LIMIT_BYTES`, and otherwise decoded and downsampled at each read.
     """
-    rows = store.drawn_rows(episodes)
-    if store not in _TABLES:
-        with read_by_hdf5(store.path):
-            _TABLES[store] = chunk_table(store.pixels)
-    table = _TABLES[store]
-    if isinstance(table, str):
-        source: FrameSource = PlainFrames(store, table)
-    else:
-        source = mapped = MappedFrames(store, table)
-        for part in np.array_split(rows, -(-len(rows) // 4096)):
-            mapped.check(part)
+    rows, source = store.drawn_rows(episodes), stored_frames(store)
+    for part in np.array_split(rows, -(-len(rows) // 4096)):
+        source.check(part)
     if image_size is None or (image_size, image_size) == store.frame_shape[:2]:
         return source
     small = DownsampledFrames(source, image_size)

@@ -1,22 +1,23 @@
-"""Training windows in batches: the same for a seed whatever the number of threads, processes or interruptions.
+"""Frames that threads decode ahead: training windows in batches, and all frames of some rows, once.
 
-Batch memory is reused, because fresh pages cost as much as decoding into them.
+Windows are the same for a seed whatever the number of threads, processes or interruptions. Batch memory is reused,
+because fresh pages cost as much as decoding into them.
 """
 
 from collections import deque
 from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, islice, pairwise
 from types import TracebackType
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import torch
 
 from alewm.config import Count, CountOrZero, check_ranges
 from alewm.data.action_statistics import ActionStatistics
-from alewm.data.frame_sources import open_frames
+from alewm.data.frame_sources import open_frames, stored_frames
 from alewm.data.store import EpisodeStore
 from alewm.data.windows import WindowShape
 from alewm.errors import InputError
@@ -61,6 +62,63 @@ class BufferPool:
             buffer.copied = torch.cuda.Event()  # type: ignore[no-untyped-call]
             buffer.copied.record(torch.cuda.current_stream(device))
         self._free.append(buffer)
+
+
+Item = TypeVar("Item")
+
+
+def _when_read(begun: Iterator[tuple[Item, Sequence[Future[None]]]], num_ahead: int) -> Generator[Item, None, None]:
+    """The items of `begun`, each once its tasks are done; those of the next `num_ahead` are under way meanwhile."""
+    pending: deque[tuple[Item, Sequence[Future[None]]]] = deque()
+    try:
+        while True:
+            pending.extend(islice(begun, num_ahead + 1 - len(pending)))
+            if not pending:
+                return
+            item, tasks = pending.popleft()
+            for task in tasks:
+                task.result()
+            yield item
+    finally:
+        for _, tasks in pending:
+            for task in tasks:
+                task.cancel()
+
+
+_FRAMES_AT_ONCE = 256
+_MOST_AHEAD = 4
+"""Parts; at 224 pixels each takes 38 MB. Four threads decode more frames than any encoder here has taken."""
+
+
+def frames_ahead(
+    store: EpisodeStore, rows: np.ndarray, device: torch.device
+) -> Generator[tuple[slice, UInt8[Tensor, "n Y X 3"]], None, None]:
+    """The stored frames at `rows` on `device`, in parts, each with the slice of `rows` that it is.
+
+    While one part is in use, threads check and decode those after it, on a CPU where torch leaves cores idle: its own
+    threads would spin while waiting for one that a reader displaced. A part's memory is used again as soon as the next
+    one is asked for.
+    """
+    source, num_used = stored_frames(store), torch.get_num_threads() if device.type == "cpu" else 0
+    num_ahead = min(_MOST_AHEAD, max(0, num_available_cores() - num_used))
+    sizes = [len(part) for part in np.array_split(rows, -(-len(rows) // _FRAMES_AT_ONCE))]
+    buffers = BufferPool((sizes[0], *source.shape), pin_memory=device.type == "cuda")
+
+    def read(part: slice, buffer: Buffer) -> None:
+        source.check(rows[part])
+        source.read(rows[part], buffer.pixels[: part.stop - part.start].numpy())
+
+    with ThreadPoolExecutor(max(1, num_ahead), thread_name_prefix="frames") as readers:
+        parts = ((slice(*ends), buffers.take()) for ends in pairwise(accumulate(sizes, initial=0)))
+        for part, buffer in _when_read(((each, [readers.submit(read, *each)]) for each in parts), num_ahead):
+            pixels = buffer.pixels[: part.stop - part.start]
+            if device.type == "cpu":
+                yield part, pixels
+                buffers.give_back(buffer)
+            else:
+                pixels = pixels.to(device, non_blocking=device.type == "cuda")
+                buffers.give_back_after_copy(buffer, device)
+                yield part, pixels
 
 
 _FRAMES_PER_TASK = 16
@@ -227,27 +285,19 @@ class WindowLoader:
         self.close()
 
     def _batches(self, stop_after_epoch: int | None) -> Generator[Windows, None, None]:
+        for position, windows in _when_read(self._begun(stop_after_epoch), self.config.prefetch_batches):
+            self._next = position
+            yield windows
+
+    def _begun(
+        self, stop_after_epoch: int | None
+    ) -> Iterator[tuple[tuple[_Position, Windows], Sequence[Future[None]]]]:
+        """Every batch with the position after it, and the tasks that decode it."""
         ahead = self._next
-        pending: deque[tuple[_Position, Windows, list[Future[None]]]] = deque()
-        try:
-            while True:
-                while len(pending) <= self.config.prefetch_batches and (
-                    stop_after_epoch is None or ahead.epoch <= stop_after_epoch
-                ):
-                    windows, tasks = self._begin(ahead)
-                    ahead = self._after(ahead)
-                    pending.append((ahead, windows, tasks))
-                if not pending:
-                    return
-                position, windows, tasks = pending.popleft()
-                for task in tasks:
-                    task.result()
-                self._next = position
-                yield windows
-        finally:
-            for _, _, tasks in pending:
-                for task in tasks:
-                    task.cancel()
+        while stop_after_epoch is None or ahead.epoch <= stop_after_epoch:
+            windows, tasks = self._begin(ahead)
+            ahead = self._after(ahead)
+            yield (ahead, windows), tasks
 
     def _after(self, position: _Position) -> _Position:
         last = position.step + 1 == len(self)

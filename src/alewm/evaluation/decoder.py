@@ -251,8 +251,7 @@ def decode(
         sides = []
         with Progress("encoding frames", 2, "splits", is_silent=is_silent) as bar:
             for part in (rows, held_out):
-                chunks = np.array_split(part, -(-len(part) // 256))
-                sides.append((trained.encode_rows(part)[1], torch.cat([trained.frames(chunk) for chunk in chunks])))
+                sides.append((trained.encode_rows(part)[1], trained.frames(part)))
                 bar.advance()
         if not sides[0][0].isfinite().all():
             raise InputError("The model's latents are not finite: its weights have diverged. Use another checkpoint.")

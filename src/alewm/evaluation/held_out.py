@@ -16,6 +16,7 @@ import numpy as np
 import torch
 
 from alewm.data.action_statistics import ActionStatistics
+from alewm.data.loader import frames_ahead
 from alewm.data.splits import (
     MIN_HELD_OUT_LENGTH,
     NUM_TEST,
@@ -259,7 +260,6 @@ def _plain(options: Mapping[str, Any]) -> dict[str, Any]:
     return {name: list(value) if isinstance(value, tuple) else value for name, value in options.items()}
 
 
-FRAMES_AT_ONCE = 256
 SAMPLE_SEED = 42
 """Of the windows and rows that measurements look at; the same for every model."""
 
@@ -297,19 +297,18 @@ class Trained:
 
     def frames(self, rows: Int[np.ndarray, " n"]) -> UInt8[Tensor, "n Y X 3"]:
         """Stored frames at the size that the encoder reads."""
-        frames = torch.as_tensor(self.store.frames(rows))
-        return area_downsample(frames, self.model.image_size)
+        size = self.model.image_size
+        frames = torch.empty(len(rows), size, size, 3, dtype=torch.uint8)
+        for part, pixels in frames_ahead(self.store, rows, frames.device):
+            frames[part] = area_downsample(pixels, size)
+        return frames
 
     @torch.no_grad()
     def encode_rows(self, rows: Int[np.ndarray, " n"]) -> tuple[Float[Tensor, "n W"], Float[Tensor, "n D"]]:
         """Features and latents of stored frames, on the CPU."""
-        features, latents = [], []
-        for part in np.array_split(rows, -(-len(rows) // FRAMES_AT_ONCE)):
-            pixels = torch.as_tensor(self.store.frames(part))
-            encoding = self.model.encode(pixels[:, None].to(self.device))
-            features.append(encoding.features[:, 0].float().cpu())
-            latents.append(encoding.latents[:, 0].float().cpu())
-        return torch.cat(features), torch.cat(latents)
+        parts = [self.model.encode(pixels[:, None]) for _, pixels in frames_ahead(self.store, rows, self.device)]
+        features, latents = (torch.cat(side)[:, 0].float().cpu() for side in zip(*parts, strict=True))
+        return features, latents
 
     def rows(self, part: str, most: int) -> Int[np.ndarray, " n"]:
         """At most `most` rows that have frames, of the episodes of `part`, drawn without repetition, increasing."""

@@ -197,7 +197,7 @@ class _Nearest:
         """The frames found."""
         flat = z.reshape(-1, z.shape[-1]).cpu()
         nearest = torch.cdist(flat, self.latents[:, : flat.shape[1]]).argmin(-1)
-        frames = torch.cat([self.trained.frames(self.rows[[each]]) for each in nearest.tolist()])
+        frames = self.trained.frames(self.rows[nearest.numpy()])
         return frames.reshape(*z.shape[:-1], *frames.shape[1:])
 
 

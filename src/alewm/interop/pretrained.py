@@ -355,15 +355,17 @@ def _save_missing_pairs(run: Path, out: Path) -> None:
 def _save_fitted(run: Path, out: Path) -> None:
     """Distilled dynamics and decoder of the run's newest weights, bound to the weights as they are stored in `out`.
 
-    Rounding to bfloat16 moves the latents a little, so the hash changes; `share_run` measures what that costs.
+    Rounding to bfloat16 moves the latents a little, so the hash changes; `share_run` measures what that costs. What
+    `out` has already is kept.
     """
     before = weights_sha256(latest_checkpoint(run))
     after = weights_sha256(checkpoints_in(out / "checkpoints")[-1])
     kinds: dict[Path, FittedKind[Any]] = {run / DECODER: FITTED_DECODER}
     for folder, kind in (kinds | dict.fromkeys(distilled_capacities(run / DISTILLED).values(), DYNAMICS)).items():
-        if kind.is_in(folder):
+        place = out / folder.relative_to(run)
+        if kind.is_in(folder) and not kind.is_in(place):
             description = portable({**kind.describe(folder), "weights_sha256": after})
-            kind.copy(folder, out / folder.relative_to(run), before, description)
+            kind.copy(folder, place, before, description)
 
 
 def _save_imagination(run: Path, out: Path) -> None:
@@ -402,11 +404,12 @@ def share_run(
     """The new folder `out` with the newest weights of the finished run, evaluated as they are stored there.
 
     Its card calls the model `name`; if not given, as the folder. It states `licence`; if not given, none. The folder
-    appears when it is complete; an interrupted call leaves nothing under that name. Of a folder that holds these very
-    weights, evaluated, only the card is written anew.
+    appears when it is complete; an interrupted call leaves nothing under that name. Where a folder holds these very
+    weights, evaluated, what was fitted to them since is added and the card is written anew.
     """
     title = name or out.resolve().name
     if _is_shared(run, out, weights):
+        _save_fitted(run, out)
         write_text(out / "README.md", SharedRun.of(out, weights, licence).card(title, out))
         return out
     check_new_folder(out)

@@ -16,16 +16,15 @@ import torch
 from alewm.capacity.support import modal_index
 from alewm.config import Count, CountOrZero, NotNegative, Positive, check_ranges
 from alewm.data.action_statistics import ActionStatistics
-from alewm.data.frame_sources import open_frames
+from alewm.data.loader import frames_ahead
 from alewm.data.splits import GOAL_OFFSET, draw_pairs
 from alewm.data.store import EpisodeStore
 from alewm.errors import InputError
-from alewm.model.world_model import Encoding, WorldModel
+from alewm.model.world_model import WorldModel
 from alewm.planning.distilled import DistilledDynamics, DynamicsConfig
 from alewm.shapes import FRAME_SKIP, Float, Int, Tensor
 from alewm.training.random_streams import seeded_generator
 
-FRAMES_AT_ONCE = 256
 NUM_VALIDATIONS = 10
 """Times the validation error is measured; the network with the lowest is kept."""
 
@@ -107,14 +106,12 @@ def encode_windows(
         )
     device = model.log_prior.device
     latents = torch.full((store.num_rows, width), math.nan, device=device)
-    frames = open_frames(store, episodes, image_size=model.config.encoder.image_size)
     rows = store.drawn_rows(episodes)
-    for part in np.array_split(rows, -(-len(rows) // FRAMES_AT_ONCE)):
-        pixels = np.empty((len(part), *frames.shape), np.uint8)
-        frames.read(part, pixels)
-        latents[torch.as_tensor(part, device=device)] = _encode(model, pixels).latents[:, 0, :width].float()
-        advance(len(part))
-    if not latents[torch.as_tensor(rows, device=device)].isfinite().all():
+    places = torch.as_tensor(rows, device=device)
+    for part, pixels in frames_ahead(store, rows, device):
+        latents[places[part]] = model.encode(pixels[:, None]).latents[:, 0, :width].float()
+        advance(len(pixels))
+    if not latents[places].isfinite().all():
         raise InputError("The model's latents are not finite: its weights have diverged. Use an earlier checkpoint.")
     actions = torch.as_tensor(statistics.normalize(store.actions), device=device)
     return LatentWindows(latents, actions, torch.as_tensor(starts, device=device), horizon, frame_skip)
@@ -135,10 +132,8 @@ def chosen_capacities(model: WorldModel, store: EpisodeStore, episodes: Sequence
     rows = np.array([(pair.start_row, pair.goal_row) for pair in pairs])
     offsets = store.offsets[np.array([pair.episode for pair in pairs])][:, None]
     rows = offsets + (rows - offsets) // every * every
-    frames = open_frames(store, [pair.episode for pair in pairs], image_size=model.config.encoder.image_size)
-    pixels = np.empty((rows.size, *frames.shape), np.uint8)
-    frames.read(rows.reshape(-1), pixels)
-    features = torch.cat([_encode(model, part).features for part in np.array_split(pixels, -(-len(pixels) // 256))])
+    frames = frames_ahead(store, rows.reshape(-1), model.log_prior.device)
+    features = torch.cat([model.encode(pixels[:, None]).features for _, pixels in frames])
     chosen = modal_index(model.capacity_logits(features.view(*rows.shape, -1)))
     return Counter(support.capacities[c] for c in chosen.tolist())
 
@@ -210,10 +205,6 @@ def _window_starts(store: EpisodeStore, episodes: Sequence[int], horizon: int, f
     span = horizon * frame_skip
     starts = [np.arange(part.start, part.stop - span, store.draw_every) for part in parts]
     return np.concatenate(starts) if starts else np.empty(0, np.int64)
-
-
-def _encode(model: WorldModel, pixels: np.ndarray) -> Encoding:
-    return model.encode(torch.as_tensor(pixels)[:, None].to(model.log_prior.device))
 
 
 def _squared_errors(

@@ -188,9 +188,10 @@ class CellJob(Train):
     """Train one model of the main table and do everything about it at once.
 
     After training come the 200 and the 1,000 test pairs, validation pairs, every imposed capacity and the full goal
-    cost where there are prefixes, probes, distilled dynamics with their success, and a decoder with its picture.
-    `alewm-lab publish RUN --out results/NAME` then writes all numbers to one file. Takes the options of `alewm train`.
-    Repeating the command continues; what is there is not made again.
+    cost where there are prefixes, probes, distilled dynamics with their success, shared weights, and last a decoder
+    with its picture; each is on disk before the next begins. `alewm-lab publish RUN --out results/NAME` then writes all
+    numbers to one file. Takes the options of `alewm train`. Repeating the command continues; what is there is not made
+    again.
     """
 
     share: Maybe[Path] = None
@@ -202,7 +203,12 @@ class CellJob(Train):
     fit_frames: int = 20_000
     """Frames of training episodes that probes and the decoder are fitted to, at most."""
     fit_updates: int = 3_000
-    """Updates of each probe, of each distilled network and of the decoder."""
+    """Updates of each probe and of each distilled network."""
+    distill_frames: int = 200_000
+    """Frames of training episodes that dynamics are distilled from, at most. More cost GPU time and gain little: with
+    175 of 700 Two-Room episodes, 16,000 frames, success stayed within a point (docs/distillation.md)."""
+    decoder_updates: int = 1_000
+    """Updates of the decoder, which draws pictures and decides no number."""
 
     WHEN_INTERRUPTED: ClassVar[str] = "What is finished is kept; repeat the command to continue."
 
@@ -225,13 +231,15 @@ class CellJob(Train):
         if not (run / "measurements" / "probes.json").is_file():
             amounts = {"num_train": self.fit_frames, "num_test": 5_000, "num_steps": self.fit_updates}
             probe_run(run, (), amounts, data_path=None, device=device)
-        distill(run, config=DistillConfig(num_updates=self.fit_updates), device=device)
+        num_episodes = _episodes_holding(run, self.distill_frames)
+        distill(run, config=DistillConfig(num_updates=self.fit_updates, num_episodes=num_episodes), device=device)
         for settings in (usual, replace(usual, pairs_per_episode=5)):
             _evaluate(run, replace(settings, dynamics="distilled"), device)
-        decode(run, DecodeConfig(num_updates=self.fit_updates, num_frames=self.fit_frames), device=device)
         if self.share is not None:
             share_run(run, self.share, weights="bfloat16", device=device)
-            print(self.share)
+        decode(run, DecodeConfig(num_updates=self.decoder_updates, num_frames=self.fit_frames), device=device)
+        if self.share is not None:  # again, which adds the decoder
+            print(share_run(run, self.share, weights="bfloat16", device=device))
         print(run)
 
     def _evaluations(self, support: "CapacitySupport") -> "Iterator[EvaluationSettings]":
@@ -249,6 +257,19 @@ class CellJob(Train):
             for k in support.capacities:
                 yield replace(usual, planning=replace(planning, capacity=str(k)))
             yield replace(usual, planning=replace(planning, goal_cost="full"))
+
+
+def _episodes_holding(run: Path, num_frames: int) -> int:
+    """As many training episodes, from the first on, as `num_frames` frames hold, but at least one; 0 stands for all."""
+    import numpy as np
+
+    from alewm.devices import find_device
+    from alewm.evaluation.held_out import Trained
+
+    with Trained.open(run, None, find_device("cpu")) as trained:
+        store = trained.store
+        ends = np.cumsum(-(-store.lengths[np.array(trained.splits.train)] // store.draw_every))
+    return 0 if ends[-1] <= num_frames else max(1, int(np.searchsorted(ends, num_frames, side="right")))
 
 
 def _evaluate(run: Path, settings: "EvaluationSettings", device: "torch.device", num_animations: int = 0) -> None:
