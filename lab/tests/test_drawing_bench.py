@@ -3,14 +3,16 @@
 import json
 
 from alewm.kernels.raster import CRenderer
-from alewm_lab.benchmarks.drawing import bench_drawing, compare_renderers
+from alewm_lab.benchmarks.drawing import MOST_FROM_A_CARD, MOST_FROM_MESA, bench_drawing, compare_renderers
 
 
 def test_the_check_of_a_gpu_passes_on_the_c_path_and_catches_another_picture():
-    found = compare_renderers("reacher", 4, lambda scene: CRenderer(scene).draw)
+    found = compare_renderers("reacher", 4, lambda scene: CRenderer(scene).draw, MOST_FROM_MESA["reacher"])
     assert len(found) == 3
     assert all(value <= allowed for value, allowed in found.values()), found
-    wrong = compare_renderers("reacher", 2, lambda scene: lambda poses: CRenderer(scene).draw(poses) // 2)
+    wrong = compare_renderers(
+        "reacher", 2, lambda scene: lambda poses: CRenderer(scene).draw(poses) // 2, MOST_FROM_A_CARD["reacher"]
+    )
     mean, share, _ = wrong.values()
     assert mean[0] > mean[1]
     assert share[0] > share[1]

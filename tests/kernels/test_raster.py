@@ -10,6 +10,7 @@ import torch
 
 from address_sanitizer import FUZZ_ROUNDS, run_with_address_sanitizer
 from alewm.errors import InputError
+from alewm.kernels import raster_triton
 from alewm.kernels.raster import CRenderer
 from alewm.kernels.raster_triton import Blocks, TritonRenderer
 from raster_reference import draw_reference
@@ -17,10 +18,17 @@ from triangle_scenes import random_poses, random_scene
 
 KINDS = {
     "spot and mirror": {},
+    "spot": {"mirror": False},
     "directional": {"spot": False, "mirror": False},
     "no shadows": {"caster": False, "spot": False},
     "fine map": {"shadow_size": 250, "mirror": False},
 }
+
+GARBAGE = {torch.int64: 0x7F << 56, torch.int32: 0x7F << 24, torch.float32: 1e9, torch.uint8: 0x7F}
+"""What memory holds before anything is written: here what would be seen, a triangle above all others."""
+
+UNCUT = Blocks(triangles=16, pixels=128, longest_edge=9.0)
+"""Triangles as they are: their boxes on the shadow map are several words wide, with several texels in each."""
 
 
 def share_of_different_pixels(frames, others):
@@ -38,17 +46,45 @@ def test_c_draws_the_reference(kind, seed):
     assert share_of_different_pixels(frames, exact) < 1e-3
 
 
-@pytest.mark.parametrize("kind", ["spot and mirror", "directional"])
-def test_triton_draws_what_c_draws(kind):
-    # The interpreter pays for every pixel of a triangle's box: small pictures, and triangles cut small.
-    scene = random_scene(5, **(KINDS[kind] | {"shadow_size": 12, "size": 10, "num_geoms": 2}))
-    poses = random_poses(5, scene, 2)
-    renderer = TritonRenderer(scene, torch.device("cpu"), Blocks(triangles=256, pixels=128, longest_edge=0.2))
+def small_scene(kind):
+    """Small, since the interpreter pays for every pixel of a box; a row of the map is one word of bits and a part."""
+    scene = random_scene(5, **(KINDS[kind] | {"shadow_size": 40, "size": 16, "num_geoms": 2}))
+    return scene, random_poses(5, scene, 2)
+
+
+@pytest.mark.parametrize("kind", ["spot and mirror", "spot", "directional"])
+def test_triton_draws_what_c_draws(kind, monkeypatch):
+    scene, poses = small_scene(kind)
+    renderer = TritonRenderer(scene, torch.device("cpu"), UNCUT)
     frames = renderer.draw(poses)
-    assert share_of_different_pixels(frames.numpy(), CRenderer(scene).draw(poses)) < 1e-2
+    np.testing.assert_array_equal(frames.numpy(), CRenderer(scene).draw(poses))
     assert share_of_different_pixels(frames.numpy(), scene.lit[::-1]) > 0.1
+    unshadowed = CRenderer(replace(scene, has_caster=False)).draw(poses)
+    assert share_of_different_pixels(frames.numpy(), unshadowed) > 0.01
+    monkeypatch.setattr(raster_triton, "_MOST_BYTES", 1)  # frame by frame
     others = TritonRenderer(scene, torch.device("cpu"), Blocks(128, 64, longest_edge=0.2, covered=2, cast=4))
     assert torch.equal(others.draw(poses), frames), "a second drawing in other blocks repeats the first"
+
+
+@pytest.mark.parametrize("kind", ["spot and mirror", "directional", "no shadows"])
+def test_triton_reads_no_memory_that_it_has_not_written_and_counts_what_it_takes(kind, monkeypatch):
+    scene, poses = small_scene(kind)
+    renderer = TritonRenderer(scene, torch.device("cpu"), UNCUT)
+    taken, zeros = [], torch.zeros
+
+    def noted(made):
+        taken.append(made.nbytes)
+        return made
+
+    def not_empty(*size, dtype, device):
+        return noted(torch.full(size, GARBAGE[dtype], dtype=dtype, device=device))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(torch, "empty", not_empty)
+        patched.setattr(torch, "zeros", lambda *size, **kind: noted(zeros(*size, **kind)))
+        frames = renderer.draw(poses)
+    np.testing.assert_array_equal(frames.numpy(), CRenderer(scene).draw(poses))
+    assert renderer.frames_at_once == raster_triton._MOST_BYTES // (sum(taken) // len(poses))
 
 
 def test_a_frame_depends_on_its_poses_alone():

@@ -1,10 +1,15 @@
 """Triton kernels that draw frames of a triangle scene; `raster_triton` launches them, `raster` says what they compute.
 
+`cover` keeps the nearest triangle of every sample by a 64-bit atomic maximum of (1 / distance, triangle), `cast` the
+highest triangle of every texel of the shadow map by a 32-bit one, and `resolve` lights the triangles that a pixel's
+samples see. Pixels compare few texels of a large map, so `ask` runs before `cast`: it notes which texel each pixel will
+compare, and `cast` leaves all others as they are, whatever their memory held before.
+
 `cover` and `cast` take BLOCK triangles of one geom in one frame each, already cut so small that a block's triangles
-cover about equally many samples, and look at AT_ONCE places of each triangle's bounding box side by side. `cover` keeps
-the nearest triangle of every sample by a 64-bit atomic maximum of (1 / distance, triangle), `cast` the highest triangle
-of every texel of the shadow map by a 32-bit one. Maxima do not depend on the order of programs, so frames repeat bit
-for bit. `resolve` lights the triangles that a pixel's samples see, and clears what `cover` wrote.
+cover about equally many samples, and look at AT_ONCE places of each triangle's bounding box side by side. They read
+what is there before they write: many triangles lie behind others, and atomics cost more than loads. The value
+read may be an old one, but values only grow, so at worst an atomic is wasted. Maxima do not depend on the order of
+programs, so frames repeat bit for bit.
 """
 
 import triton
@@ -55,6 +60,22 @@ def _on_map(x, y, z, near, far, focal, IS_SPOT: tl.constexpr):
         depth = near * (far - distance) / (distance * (far - near))
         return focal * x / distance, focal * y / distance, depth
     return focal * x, focal * y, (far - distance) / (far - near)
+
+
+@triton.jit
+def _packed(depth, index):
+    """One word that is larger where the depth is; of equal positive depths, where the index is."""
+    return (depth.to(tl.int32, bitcast=True).to(tl.int64) << 32) | index.to(tl.int64)
+
+
+@triton.jit
+def _depth_of(packed):
+    return (packed >> 32).to(tl.int32).to(tl.float32, bitcast=True)
+
+
+@triton.jit
+def _index_of(packed):
+    return packed & 0xFFFFFFFF
 
 
 @triton.jit
@@ -113,17 +134,139 @@ def cover(
             e1 = (y2 - y0) * (u - x2) + (x0 - x2) * (v - y2)
             e2 = (y0 - y1) * (u - x0) + (x1 - x0) * (v - y0)
             depth = (e0 * w0 + e1 * w1 + e2 * w2) * scale
-            key = (depth.to(tl.int32, bitcast=True).to(tl.int64) << 32) | (triangle + 1).to(tl.int64)
+            key = _packed(depth, triangle + 1)
             is_inside = (k < count) & (e0 >= 0) & (e1 >= 0) & (e2 >= 0) & (depth > 0)
-            tl.atomic_max(row + (py * SIZE + px) * 4 + sample, key, mask=is_inside, sem="relaxed")
+            place = row + (py * SIZE + px) * 4 + sample
+            is_nearer = is_inside & (key > tl.load(place, mask=is_inside, other=0))
+            tl.atomic_max(place, key, mask=is_nearer, sem="relaxed")
+
+
+@triton.jit
+def _pixels(SIZE: tl.constexpr, BLOCK: tl.constexpr):
+    """A program's frame and pixels: their numbers, which of them exist, their centres, their places in all frames."""
+    frame = tl.program_id(1)
+    pixel = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    u, v = (pixel % SIZE).to(tl.float32) + 0.5, (pixel // SIZE).to(tl.float32) + 0.5
+    return frame, pixel, pixel < SIZE * SIZE, u, v, frame.to(tl.int64) * (SIZE * SIZE) + pixel
+
+
+@triton.jit
+def _is_before_planes(key, plane_depth, at, is_pixel):
+    """Whether samples see the triangles of their keys; `at` is where their planes' depth is."""
+    return (key != 0) & (_depth_of(key) >= tl.load(plane_depth + at, mask=is_pixel, other=0.0))
+
+
+@triton.jit
+def _seen_corners(key, is_seen, vertices, triangles, vertex_geom):
+    """Geom, corners and their coordinates of the triangles in keys; of any triangle where none is seen."""
+    triangle = tl.where(is_seen, _index_of(key) - 1, 0)
+    i0 = tl.load(triangles + triangle * 3, mask=is_seen, other=0)
+    i1 = tl.load(triangles + triangle * 3 + 1, mask=is_seen, other=0)
+    i2 = tl.load(triangles + triangle * 3 + 2, mask=is_seen, other=0)
+    ax, ay, az = tl.load(vertices + i0 * 3), tl.load(vertices + i0 * 3 + 1), tl.load(vertices + i0 * 3 + 2)
+    bx, by, bz = tl.load(vertices + i1 * 3), tl.load(vertices + i1 * 3 + 1), tl.load(vertices + i1 * 3 + 2)
+    cx, cy, cz = tl.load(vertices + i2 * 3), tl.load(vertices + i2 * 3 + 1), tl.load(vertices + i2 * 3 + 2)
+    geom = tl.load(vertex_geom + i0, mask=is_seen, other=0)
+    return geom, i0, i1, i2, ax, ay, az, bx, by, bz, cx, cy, cz
+
+
+@triton.jit
+def _weights(u, v, view, ax, ay, az, bx, by, bz, cx, cy, cz, focal, near, SIZE: tl.constexpr):
+    """Shares of three corners in the point of their triangle that is seen at (u, v)."""
+    x, y, z = _moved(view, ax, ay, az)
+    x0, y0, w0 = _on_screen(x, y, z, focal, near, SIZE)
+    x, y, z = _moved(view, bx, by, bz)
+    x1, y1, w1 = _on_screen(x, y, z, focal, near, SIZE)
+    x, y, z = _moved(view, cx, cy, cz)
+    x2, y2, w2 = _on_screen(x, y, z, focal, near, SIZE)
+    e0 = ((y1 - y2) * (u - x1) + (x2 - x1) * (v - y1)) * w0
+    e1 = ((y2 - y0) * (u - x2) + (x0 - x2) * (v - y2)) * w1
+    e2 = ((y0 - y1) * (u - x0) + (x1 - x0) * (v - y0)) * w2
+    total = e0 + e1 + e2
+    scale = 1.0 / tl.where(total == 0, 1.0, total)
+    return e0 * scale, e1 * scale, e2 * scale
+
+
+@triton.jit
+def _ask(
+    x, y, z, query, ok, asked, texels, caster, near, far, focal,
+    IS_SPOT: tl.constexpr, SIZE: tl.constexpr, WORDS: tl.constexpr,
+):  # fmt: skip
+    """Marks and empties the texels above (x, y, z); `query` gets each point's depth and texel."""
+    a, b, c = _moved(caster, x, y, z)
+    u, v, depth = _on_map(a, b, c, near, far, focal, IS_SPOT)
+    column = tl.minimum(tl.maximum((u * 0.5 + 0.5) * SIZE, 0.0), SIZE - 1.0).to(tl.int32)
+    row = tl.minimum(tl.maximum((v * 0.5 + 0.5) * SIZE, 0.0), SIZE - 1.0).to(tl.int32)
+    tl.store(query, _packed(depth, row * SIZE + column), mask=ok)
+    word, bit = asked + row * WORDS + column // 32, 1 << (column % 32)
+    is_new = ok & ((tl.load(word, mask=ok, other=0) & bit) == 0)
+    tl.atomic_or(word, bit, mask=is_new, sem="relaxed")
+    tl.store(texels + row * SIZE + column, 0, mask=is_new)
+
+
+@triton.jit
+def _in_light(query, texels, ok):
+    """Whether nothing is above the points of queries."""
+    point = tl.load(query, mask=ok, other=0)
+    above = tl.load(texels + _index_of(point), mask=ok, other=0).to(tl.float32, bitcast=True)
+    return _depth_of(point) >= above
+
+
+@triton.jit
+def ask(
+    nearest, queries, asked, shadow_map, plane_points, plane_depth, vertices, triangles, vertex_geom, poses, views,
+    num_geoms, caster, focal, near, caster_near, caster_far, caster_focal,
+    IS_SPOT: tl.constexpr, SIZE: tl.constexpr, SHADOW: tl.constexpr, WORDS: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """Texels that BLOCK pixels of a frame will compare: 0 in shadow_map [F, S, S], a bit of 1 in asked [F, S, WORDS].
+
+    queries [F, n, n, 5] get depth and texel of the triangles that the four samples see, then of the plane, each at the
+    pixel's centre. `resolve` reads them there: another kernel that computed them anew could round to another texel.
+    """
+    frame, pixel, is_pixel, u, v, place = _pixels(SIZE, BLOCK)
+    words = asked + frame.to(tl.int64) * (SHADOW * WORDS)
+    texels = shadow_map + frame.to(tl.int64) * (SHADOW * SHADOW)
+    px = tl.load(plane_points + pixel * 4, mask=is_pixel, other=0.0)
+    py = tl.load(plane_points + pixel * 4 + 1, mask=is_pixel, other=0.0)
+    pz = tl.load(plane_points + pixel * 4 + 2, mask=is_pixel, other=0.0)
+    is_plane = tl.load(plane_points + pixel * 4 + 3, mask=is_pixel, other=0.0) > 0
+    _ask(
+        px, py, pz, queries + place * 5 + 4, is_plane, words, texels, caster,
+        caster_near, caster_far, caster_focal, IS_SPOT, SHADOW, WORDS,
+    )  # fmt: skip
+    for sample in range(4):
+        key = tl.load(nearest + place * 4 + sample, mask=is_pixel, other=0)
+        is_seen = _is_before_planes(key, plane_depth, pixel * 4 + sample, is_pixel)
+        if tl.max(is_seen.to(tl.int32)) > 0:
+            geom, _, _, _, ax, ay, az, bx, by, bz, cx, cy, cz = _seen_corners(
+                key, is_seen, vertices, triangles, vertex_geom
+            )
+            view, pose = views + (frame * num_geoms + geom) * 12, poses + (frame * num_geoms + geom) * 12
+            e0, e1, e2 = _weights(u, v, view, ax, ay, az, bx, by, bz, cx, cy, cz, focal, near, SIZE)
+            x, y, z = e0 * ax + e1 * bx + e2 * cx, e0 * ay + e1 * by + e2 * cy, e0 * az + e1 * bz + e2 * cz
+            x, y, z = _moved(pose, x, y, z)
+            _ask(
+                x, y, z, queries + place * 5 + sample, is_seen, words, texels, caster,
+                caster_near, caster_far, caster_focal, IS_SPOT, SHADOW, WORDS,
+            )  # fmt: skip
+
+
+@triton.jit
+def _log2_of_bit(bit):
+    """The place, 0 to 31, of the only bit of a word that is set: the exponent of its float."""
+    return ((bit.to(tl.float32).to(tl.int32, bitcast=True) >> 23) & 255) - 127
 
 
 @triton.jit
 def cast(
-    points, stride, whole, block_geom, views, num_geoms, shadow_map, near, far, focal,
-    IS_SPOT: tl.constexpr, SIZE: tl.constexpr, BLOCK: tl.constexpr, AT_ONCE: tl.constexpr,
+    points, stride, whole, block_geom, views, num_geoms, asked, shadow_map, near, far, focal,
+    IS_SPOT: tl.constexpr, SIZE: tl.constexpr, WORDS: tl.constexpr, BLOCK: tl.constexpr, AT_ONCE: tl.constexpr,
 ):  # fmt: skip
-    """shadow_map [F, S, S] = max(shadow_map, depth - bias) as bits of a float that is not negative."""
+    """shadow_map [F, S, S] = max(shadow_map, depth - bias) where asked for, as bits of a float that is not negative.
+
+    Of a triangle's box it looks at words of `asked`, 32 texels each, and then at those of their texels that are asked
+    for: often none.
+    """
     block, frame = tl.program_id(0), tl.program_id(1)
     matrix = views + (frame * num_geoms + tl.load(block_geom + block)) * 12
     at = (block * BLOCK + tl.arange(0, BLOCK))[:, None]
@@ -150,7 +293,8 @@ def cast(
     ok = ok & (z0 < 1.0) & (z1 < 1.0) & (z2 < 1.0)  # none of a corner nearer than the map begins
     from_x = tl.where(ok, low_x, 0.0).to(tl.int32)
     from_y = tl.where(ok, low_y, 0.0).to(tl.int32)
-    wide = tl.where(ok, high_x, 0.0).to(tl.int32) - from_x + 1
+    to_x = tl.where(ok, high_x, 0.0).to(tl.int32)
+    wide = to_x // 32 - from_x // 32 + 1
     count = tl.where(ok, wide * (tl.where(ok, high_y, 0.0).to(tl.int32) - from_y + 1), 0)
     scale = 1.0 / tl.where(area != 0, area, 1.0)
     a0, b0 = (y1 - y2) * scale, (x2 - x1) * scale
@@ -158,28 +302,27 @@ def cast(
     a2, b2 = (y0 - y1) * scale, (x1 - x0) * scale
     slope = tl.maximum(tl.abs(a0 * z0 + a1 * z1 + a2 * z2), tl.abs(b0 * z0 + b1 * z1 + b2 * z2))
     bias = 1.5 * slope + 9.5367431640625e-07
+    words = asked + frame.to(tl.int64) * (SIZE * WORDS)
     texels = shadow_map + frame.to(tl.int64) * (SIZE * SIZE)
     for first in range(0, tl.max(count), AT_ONCE):
         k = first + tl.arange(0, AT_ONCE)[None, :]
-        px = from_x + k % wide
+        word = from_x // 32 + k % wide
         py = from_y + k // wide
-        u, v = px.to(tl.float32) + 0.5, py.to(tl.float32) + 0.5
-        e0 = a0 * (u - x1) + b0 * (v - y1)
-        e1 = a1 * (u - x2) + b1 * (v - y2)
-        e2 = a2 * (u - x0) + b2 * (v - y0)
-        depth = tl.maximum(e0 * z0 + e1 * z1 + e2 * z2 - bias, 0.0)
-        is_inside = (k < count) & (e0 >= 0) & (e1 >= 0) & (e2 >= 0)
-        tl.atomic_max(texels + py * SIZE + px, depth.to(tl.int32, bitcast=True), mask=is_inside, sem="relaxed")
-
-
-@triton.jit
-def _in_light(x, y, z, caster, texels, near, far, focal, ok, IS_SPOT: tl.constexpr, SIZE: tl.constexpr):
-    a, b, c = _moved(caster, x, y, z)
-    u, v, depth = _on_map(a, b, c, near, far, focal, IS_SPOT)
-    column = tl.minimum(tl.maximum((u * 0.5 + 0.5) * SIZE, 0.0), SIZE - 1.0).to(tl.int32)
-    row = tl.minimum(tl.maximum((v * 0.5 + 0.5) * SIZE, 0.0), SIZE - 1.0).to(tl.int32)
-    above = tl.load(texels + row * SIZE + column, mask=ok, other=0).to(tl.float32, bitcast=True)
-    return depth >= above
+        bits = tl.load(words + py * WORDS + word, mask=k < count, other=0)
+        bits &= (-1 << tl.maximum(from_x - word * 32, 0)) & ~(-2 << tl.minimum(to_x - word * 32, 31))
+        while tl.max((bits != 0).to(tl.int32)) > 0:
+            lowest = bits & -bits
+            bits ^= lowest
+            px = word * 32 + _log2_of_bit(lowest)
+            u, v = px.to(tl.float32) + 0.5, py.to(tl.float32) + 0.5
+            e0 = a0 * (u - x1) + b0 * (v - y1)
+            e1 = a1 * (u - x2) + b1 * (v - y2)
+            e2 = a2 * (u - x0) + b2 * (v - y0)
+            height = tl.maximum(e0 * z0 + e1 * z1 + e2 * z2 - bias, 0.0).to(tl.int32, bitcast=True)
+            is_inside = (lowest != 0) & (e0 >= 0) & (e1 >= 0) & (e2 >= 0)
+            place = texels + py * SIZE + px
+            is_higher = is_inside & (height > tl.load(place, mask=is_inside, other=0))
+            tl.atomic_max(place, height, mask=is_higher, sem="relaxed")
 
 
 @triton.jit
@@ -229,17 +372,16 @@ def _lit(x, y, z, nx, ny, nz, material, tint, eye, lights, NUM_LIGHTS: tl.conste
 
 @triton.jit
 def resolve(
-    nearest, shadow_map, out, added, lit, dark, plane_points, plane_depth, vertices, normals, triangles, vertex_geom,
-    poses, views, num_geoms, materials, lights, caster, eye, tint, focal, near, caster_near, caster_far, caster_focal,
-    NUM_LIGHTS: tl.constexpr, HAS_CASTER: tl.constexpr, IS_SPOT: tl.constexpr, IS_MIRRORED: tl.constexpr,
-    HAS_MIRROR: tl.constexpr, SIZE: tl.constexpr, SHADOW: tl.constexpr, BLOCK: tl.constexpr,
+    nearest, queries, shadow_map, out, added, lit, dark, plane_points, plane_depth, vertices, normals, triangles,
+    vertex_geom, poses, views, num_geoms, materials, lights, eye, tint, focal, near,
+    NUM_LIGHTS: tl.constexpr, HAS_CASTER: tl.constexpr, IS_MIRRORED: tl.constexpr, HAS_MIRROR: tl.constexpr,
+    SIZE: tl.constexpr, SHADOW: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Colours of BLOCK pixels of a frame: of mirrored triangles per sample to `added`, else their means to `out`."""
-    frame = tl.program_id(1)
-    pixel = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    is_pixel = pixel < SIZE * SIZE
-    u, v = (pixel % SIZE).to(tl.float32) + 0.5, (pixel // SIZE).to(tl.float32) + 0.5
-    place = frame.to(tl.int64) * (SIZE * SIZE) + pixel
+    """Colours of BLOCK pixels of a frame: of mirrored triangles per sample to `added`, else their means to `out`.
+
+    What `cover` kept of mirrored triangles is cleared for the camera's.
+    """
+    frame, pixel, is_pixel, u, v, place = _pixels(SIZE, BLOCK)
     texels = shadow_map + frame.to(tl.int64) * (SHADOW * SHADOW)
     kind = tl.load(plane_points + pixel * 4 + 3, mask=is_pixel, other=0.0)
     red, green, blue = u * 0.0, u * 0.0, u * 0.0
@@ -247,53 +389,30 @@ def resolve(
     if not IS_MIRRORED:
         is_light = kind >= 0
         if HAS_CASTER:
-            px = tl.load(plane_points + pixel * 4, mask=is_pixel, other=0.0)
-            py = tl.load(plane_points + pixel * 4 + 1, mask=is_pixel, other=0.0)
-            pz = tl.load(plane_points + pixel * 4 + 2, mask=is_pixel, other=0.0)
-            is_light = (kind == 0) | _in_light(
-                px, py, pz, caster, texels, caster_near, caster_far, caster_focal, is_pixel, IS_SPOT, SHADOW
-            )
+            is_light = (kind == 0) | _in_light(queries + place * 5 + 4, texels, kind > 0)
         base = tl.where(is_light, lit + pixel * 3, dark + pixel * 3)
         base_r = tl.load(base, mask=is_pixel, other=0).to(tl.float32)
         base_g = tl.load(base + 1, mask=is_pixel, other=0).to(tl.float32)
         base_b = tl.load(base + 2, mask=is_pixel, other=0).to(tl.float32)
     for sample in range(4):
         key = tl.load(nearest + place * 4 + sample, mask=is_pixel, other=0)
-        tl.store(nearest + place * 4 + sample, key * 0, mask=is_pixel)
-        depth = (key >> 32).to(tl.int32).to(tl.float32, bitcast=True)
-        is_seen = key != 0
         if IS_MIRRORED:
-            is_seen = is_seen & (kind == 2)
+            tl.store(nearest + place * 4 + sample, key * 0, mask=is_pixel)
+            is_seen = (key != 0) & (kind == 2)
         else:
-            is_seen = is_seen & (depth >= tl.load(plane_depth + pixel * 4 + sample, mask=is_pixel, other=0.0))
+            is_seen = _is_before_planes(key, plane_depth, pixel * 4 + sample, is_pixel)
         cr, cg, cb = base_r, base_g, base_b
         if HAS_MIRROR and not IS_MIRRORED:
             cr = tl.minimum(cr + tl.load(added + place * 12 + sample * 3, mask=is_pixel, other=0.0), 255.0)
             cg = tl.minimum(cg + tl.load(added + place * 12 + sample * 3 + 1, mask=is_pixel, other=0.0), 255.0)
             cb = tl.minimum(cb + tl.load(added + place * 12 + sample * 3 + 2, mask=is_pixel, other=0.0), 255.0)
         if tl.max(is_seen.to(tl.int32)) > 0:
-            triangle = tl.where(is_seen, (key & 0xFFFFFFFF) - 1, 0)
-            i0 = tl.load(triangles + triangle * 3, mask=is_seen, other=0)
-            i1 = tl.load(triangles + triangle * 3 + 1, mask=is_seen, other=0)
-            i2 = tl.load(triangles + triangle * 3 + 2, mask=is_seen, other=0)
-            geom = frame * num_geoms + tl.load(vertex_geom + i0, mask=is_seen, other=0)
-            material = materials + (geom - frame * num_geoms) * 5
-            view, pose = views + geom * 12, poses + geom * 12
-            ax, ay, az = tl.load(vertices + i0 * 3), tl.load(vertices + i0 * 3 + 1), tl.load(vertices + i0 * 3 + 2)
-            bx, by, bz = tl.load(vertices + i1 * 3), tl.load(vertices + i1 * 3 + 1), tl.load(vertices + i1 * 3 + 2)
-            cx, cy, cz = tl.load(vertices + i2 * 3), tl.load(vertices + i2 * 3 + 1), tl.load(vertices + i2 * 3 + 2)
-            sx, sy, sz = _moved(view, ax, ay, az)
-            x0, y0, w0 = _on_screen(sx, sy, sz, focal, near, SIZE)
-            sx, sy, sz = _moved(view, bx, by, bz)
-            x1, y1, w1 = _on_screen(sx, sy, sz, focal, near, SIZE)
-            sx, sy, sz = _moved(view, cx, cy, cz)
-            x2, y2, w2 = _on_screen(sx, sy, sz, focal, near, SIZE)
-            e0 = ((y1 - y2) * (u - x1) + (x2 - x1) * (v - y1)) * w0
-            e1 = ((y2 - y0) * (u - x2) + (x0 - x2) * (v - y2)) * w1
-            e2 = ((y0 - y1) * (u - x0) + (x1 - x0) * (v - y0)) * w2
-            total = e0 + e1 + e2
-            scale = 1.0 / tl.where(total == 0, 1.0, total)
-            e0, e1, e2 = e0 * scale, e1 * scale, e2 * scale
+            geom, i0, i1, i2, ax, ay, az, bx, by, bz, cx, cy, cz = _seen_corners(
+                key, is_seen, vertices, triangles, vertex_geom
+            )
+            material = materials + geom * 5
+            view, pose = views + (frame * num_geoms + geom) * 12, poses + (frame * num_geoms + geom) * 12
+            e0, e1, e2 = _weights(u, v, view, ax, ay, az, bx, by, bz, cx, cy, cz, focal, near, SIZE)
             first_r, first_g, first_b = u * 0.0, u * 0.0, u * 0.0
             second_r, second_g, second_b = u * 0.0, u * 0.0, u * 0.0
             for corner in range(3):
@@ -319,11 +438,7 @@ def resolve(
             if not IS_MIRRORED:
                 is_lit = u * 0.0 + 1.0
                 if HAS_CASTER:
-                    ox, oy, oz = e0 * ax + e1 * bx + e2 * cx, e0 * ay + e1 * by + e2 * cy, e0 * az + e1 * bz + e2 * cz
-                    ox, oy, oz = _moved(pose, ox, oy, oz)
-                    is_lit = _in_light(
-                        ox, oy, oz, caster, texels, caster_near, caster_far, caster_focal, is_seen, IS_SPOT, SHADOW
-                    ).to(tl.float32)
+                    is_lit = _in_light(queries + place * 5 + sample, texels, is_seen).to(tl.float32)
                 first_r = tl.minimum(first_r + is_lit * _eight_bits(second_r), 255.0)
                 first_g = tl.minimum(first_g + is_lit * _eight_bits(second_g), 255.0)
                 first_b = tl.minimum(first_b + is_lit * _eight_bits(second_b), 255.0)

@@ -1,11 +1,11 @@
 """Frames of a triangle scene on a GPU, all frames of a batch at once; the kernels are in `raster_kernels`.
 
-This path has been tested in Triton's interpreter and compiled for Hopper. It has not been run on a GPU:
-`alewm-lab bench drawing` times it there, for several block sizes, cuts and batches.
+`alewm-lab bench drawing` times it for several block sizes, cuts and batches; `bench check` compares it with MuJoCo's
+frames. Shadows on demand (`ask`) were tested in Triton's interpreter and compiled for Hopper, not run on a GPU yet.
 """
 
+import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -30,9 +30,9 @@ class Blocks:
     longest_edge: float = 0.024
     """Metres: longer triangles are cut, so that no program waits for one that covers much more than the others."""
     covered: int = 1
-    """Pixels of a triangle's bounding box that are looked at side by side."""
+    """Pixels of a triangle's bounding box that are looked at side by side; 1, since a small triangle covers few."""
     cast: int = 1
-    """Texels of the shadow map, likewise."""
+    """Words of 32 texels of its box on the shadow map, likewise; 1, since few texels of a word are asked for."""
 
 
 DEFAULT_BLOCKS = Blocks()
@@ -58,9 +58,26 @@ class TritonRenderer:
     @property
     def frames_at_once(self) -> int:
         """As many as fit into the memory that buffers may take."""
-        pixels = self.scene.size**2
-        each = pixels * (4 * 8 + 3 + (48 if self.scene.has_mirror else 0)) + 4 * self.scene.shadow_size**2
+        each = sum(math.prod(shape) * dtype.itemsize for shape, dtype, _ in self._buffers.values())
         return max(1, _MOST_BYTES // each)
+
+    @property
+    def _buffers(self) -> dict[str, tuple[tuple[int, ...], torch.dtype, bool]]:
+        """Shapes and types that kernels need for each frame, and which begin as zeros."""
+        scene, size = self.scene, self.scene.size
+        mirror, side = (size if scene.has_mirror else 0), self._shadow_side
+        return {
+            "nearest": ((size, size, 4), torch.int64, True),
+            "added": ((mirror, mirror, 4, 3), torch.float32, False),
+            "queries": ((size, size, 5) if side else (0,), torch.int64, False),
+            "asked": ((side, triton.cdiv(side, 32)), torch.int32, True),
+            "shadow_map": ((side, side), torch.int32, False),  # `ask` empties the texels that will be compared
+            "out": ((size, size, 3), torch.uint8, False),
+        }
+
+    @property
+    def _shadow_side(self) -> int:
+        return self.scene.shadow_size if self.scene.has_caster else 0
 
     def draw(self, poses: Float[np.ndarray, "F G 12"]) -> UInt8[Tensor, "F Y X 3"]:
         """Frames with the geoms at `poses` (geom to world), on the device."""
@@ -70,41 +87,46 @@ class TritonRenderer:
         return torch.cat([self._draw(part) for part in torch.split(moved, self.frames_at_once)])
 
     def _draw(self, poses: Float[Tensor, "F G 12"]) -> UInt8[Tensor, "F Y X 3"]:
-        scene, blocks, count, size = self.scene, self.blocks, len(poses), self.scene.size
-        new: dict[str, Any] = {"device": self.device}
-        nearest = torch.zeros(count, size, size, 4, dtype=torch.int64, **new)
-        added = torch.zeros(count if scene.has_mirror else 0, size, size, 4, 3, **new)
-        side = scene.shadow_size if scene.has_caster else 1
-        shadow_map = torch.zeros(count, side, side, dtype=torch.int32, **new)
-        out = torch.empty(count, size, size, 3, dtype=torch.uint8, **new)
-        triangles = (len(self._whole) // blocks.triangles, count)
-        pixels = (triton.cdiv(size * size, blocks.pixels), count)
+        scene, blocks, size, side = self.scene, self.blocks, self.scene.size, self._shadow_side
+        made = {
+            name: (torch.zeros if is_zero else torch.empty)(len(poses), *shape, dtype=dtype, device=self.device)
+            for name, (shape, dtype, is_zero) in self._buffers.items()
+        }
+        arrays, words = self._arrays, made["asked"].shape[-1]
+        triangles = (len(self._whole) // blocks.triangles, len(poses))
+        pixels = (triton.cdiv(size * size, blocks.pixels), len(poses))
         parts = (self._parts, len(self._whole), self._whole, self._block_geom)
         shadow = (scene.caster_near, scene.caster_far, scene.caster_focal)
-        if scene.has_caster:
-            views = self._seen_from("caster", poses)
-            kernels.cast[triangles](
-                *parts, views, scene.num_geoms, shadow_map, *shadow,
-                IS_SPOT=scene.caster_is_spot, SIZE=side, BLOCK=blocks.triangles, AT_ONCE=blocks.cast,
-            )  # fmt: skip
-        passes = [("mirrored_camera", True), ("camera", False)] if scene.has_mirror else [("camera", False)]
-        for camera, is_mirrored in passes:
-            views = self._seen_from(camera, poses)
+        # The mirrored triangles come first: the camera's pass adds them to the planes.
+        for is_mirrored in (True, False) if scene.has_mirror else (False,):
+            views = self._seen_from("mirrored_camera" if is_mirrored else "camera", poses)
             kernels.cover[triangles](
-                *parts, views, scene.num_geoms, nearest, scene.focal, scene.near,
-                IS_MIRRORED=is_mirrored, SIZE=size, BLOCK=blocks.triangles, AT_ONCE=blocks.covered,
+                *parts, views, scene.num_geoms, made["nearest"], scene.focal, scene.near, IS_MIRRORED=is_mirrored,
+                SIZE=size, BLOCK=blocks.triangles, AT_ONCE=blocks.covered, num_warps=_warps(blocks.triangles),
             )  # fmt: skip
-            arrays = self._arrays
+            if scene.has_caster and not is_mirrored:  # reflections are drawn without shadows
+                kernels.ask[pixels](
+                    made["nearest"], made["queries"], made["asked"], made["shadow_map"], arrays["plane_points"],
+                    arrays["plane_depth"], arrays["vertices"], arrays["triangles"], arrays["vertex_geom"], poses, views,
+                    scene.num_geoms, arrays["caster"], scene.focal, scene.near, *shadow,
+                    IS_SPOT=scene.caster_is_spot, SIZE=size, SHADOW=side, WORDS=words, BLOCK=blocks.pixels,
+                    num_warps=_warps(blocks.pixels),
+                )  # fmt: skip
+                kernels.cast[triangles](
+                    *parts, self._seen_from("caster", poses), scene.num_geoms, made["asked"], made["shadow_map"],
+                    *shadow, IS_SPOT=scene.caster_is_spot, SIZE=side, WORDS=words, BLOCK=blocks.triangles,
+                    AT_ONCE=blocks.cast, num_warps=_warps(blocks.triangles),
+                )  # fmt: skip
             kernels.resolve[pixels](
-                nearest, shadow_map, out, added, arrays["lit"], arrays["dark"], arrays["plane_points"],
-                arrays["plane_depth"], arrays["vertices"], arrays["normals"], arrays["triangles"],
-                arrays["vertex_geom"], poses, views, scene.num_geoms, arrays["materials"], arrays["lights"],
-                arrays["caster"], self._eyes[is_mirrored], scene.reflectance if is_mirrored else 1.0, scene.focal,
-                scene.near, *shadow, NUM_LIGHTS=len(scene.lights), HAS_CASTER=scene.has_caster,
-                IS_SPOT=scene.caster_is_spot, IS_MIRRORED=is_mirrored, HAS_MIRROR=scene.has_mirror, SIZE=size,
-                SHADOW=side, BLOCK=blocks.pixels,
+                made["nearest"], made["queries"], made["shadow_map"], made["out"], made["added"], arrays["lit"],
+                arrays["dark"], arrays["plane_points"], arrays["plane_depth"], arrays["vertices"], arrays["normals"],
+                arrays["triangles"], arrays["vertex_geom"], poses, views, scene.num_geoms, arrays["materials"],
+                arrays["lights"], self._eyes[is_mirrored], scene.reflectance if is_mirrored else 1.0, scene.focal,
+                scene.near, NUM_LIGHTS=len(scene.lights), HAS_CASTER=scene.has_caster, IS_MIRRORED=is_mirrored,
+                HAS_MIRROR=scene.has_mirror, SIZE=size, SHADOW=side, BLOCK=blocks.pixels,
+                num_warps=_warps(blocks.pixels),
             )  # fmt: skip
-        return out
+        return made["out"]
 
     def _seen_from(self, name: str, poses: Float[Tensor, "F G 12"]) -> Float[Tensor, "F G 12"]:
         """Geom to the coordinates of a camera or of the caster."""
@@ -116,6 +138,11 @@ class TritonRenderer:
 
     def _on_device(self, array: np.ndarray) -> Tensor:
         return torch.from_numpy(np.array(array, order="C")).to(self.device)
+
+
+def _warps(block: int) -> int:
+    """So many that no two threads do the same work in a small block, and no thread that of many in a large one."""
+    return min(8, max(1, block // 32))
 
 
 def _cut_in_blocks(

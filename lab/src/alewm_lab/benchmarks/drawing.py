@@ -2,7 +2,8 @@
 
 import itertools
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +18,14 @@ from alewm.envs.registry import get_task
 from alewm.errors import InputError
 from alewm.kernels.raster import CRenderer, TriangleScene
 from alewm.shapes import Float, Tensor, UInt8
-from alewm_lab.benchmarks.timing import print_line
+from alewm_lab.benchmarks.timing import check_has_kernels, kernel_table, print_line
 
-MOST_MEAN = {"reacher": 0.02, "cube": 0.2}
-MOST_SHARE = {"reacher": 5e-4, "cube": 5e-3}
-"""Limits of agreement with the OpenGL of any machine: mean difference in grey levels, share of pixels off by over 8."""
+MOST_FROM_MESA = {"reacher": (0.02, 5e-4), "cube": (0.2, 5e-3)}
+MOST_FROM_A_CARD = {"reacher": (0.2, 1e-2), "cube": (0.2, 5e-3)}
+"""Limits of agreement: mean difference in grey levels, share of pixels off by over 8.
+
+An NVIDIA card's OpenGL draws edges otherwise than Mesa's; the two differ from each other by 2.1 grey levels (Reacher).
+"""
 
 _OFF = 8
 _EPISODES = 4
@@ -50,10 +54,12 @@ class RecordedStates:
         if not task.has_renderers or not issubclass(simulator, MujocoSimulator):
             raise InputError(f"{task_name} is not drawn by MuJoCo; choose reacher or cube.")
         self.physics = Seconds()
+        episodes = list(task.collect_episodes(0, range(1), draw_every=0))  # the first builds the model
         with self.physics:
-            episodes = list(task.collect_episodes(0, range(_EPISODES), draw_every=0))
+            episodes += task.collect_episodes(0, range(1, _EPISODES), draw_every=0)
         rows = {name: np.concatenate([episode[name] for episode in episodes]) for name in task.state_columns}
-        self.num_rows = count = len(next(iter(rows.values())))
+        count = len(next(iter(rows.values())))
+        self.num_timed_rows = count - len(next(iter(episodes[0].values())))
         self.scene, geoms = triangle_scene(simulator.camera(shadow_size))
         world, camera = simulator(), simulator.camera(shadow_size)
         frames, poses, self.mujoco = [], [], Seconds()
@@ -85,6 +91,7 @@ def bench_drawing(
     cast: tuple[int, ...],
     batches: tuple[int, ...],
     picture: Path | None = None,
+    profile: bool = False,
 ) -> None:
     """Prints frames per second and agreement of every path that works here, and what compressing the frames costs.
 
@@ -92,18 +99,20 @@ def bench_drawing(
     """
     if min(frames, repeats, *threads, *blocks, *covered, *cast, *batches) < 1:
         raise InputError("Frames, repeats, threads, blocks, --covered, --cast and batches are 1 or more.")
+    where = find_device(device)
+    if profile:
+        check_has_kernels(where)
     states = RecordedStates(task_name, frames, shadow_size)
     scene = states.scene
     print(f"{task_name}: {len(scene.triangles)} triangles, shadow map {scene.shadow_size}, {frames} recorded states")
     print(f"{'':<60}{'frames/s':>10}{'per core':>10}{'mean diff.':>12}{'off by > 8':>12}")
-    rows = [_row("physics alone, rows", states.num_rows, states.physics), _row("MuJoCo", frames, states.mujoco)]
+    rows = [_row("physics alone, rows", states.num_timed_rows, states.physics), _row("MuJoCo", frames, states.mujoco)]
     for count in threads:
         drawn, spent = _timed(CRenderer(scene, count).draw, states.poses, repeats)
         rows.append(_row(f"C, {count} thread{'s' if count > 1 else ''}", frames, spent, *states.difference(drawn)))
-    where = find_device(device)
     if where.type == "cuda" and triton_works():
         sizes = itertools.product(blocks, edges, covered, cast)
-        rows += [_row(*found) for found in _on_gpu(states, where, repeats, sizes, batches)]
+        rows += [_row(*found) for found in _on_gpu(states, where, repeats, sizes, batches, profile)]
     else:
         print("Triton on a GPU: not measured, there is none here")
     for way in (Compression(), Compression(encoder="zlib")):
@@ -141,12 +150,19 @@ def _timed(call: Callable[[np.ndarray], Any], given: np.ndarray, repeats: int) -
 
 
 def _on_gpu(
-    states: RecordedStates, where: torch.device, repeats: int, sizes: Iterable[tuple[Any, ...]], batches: Sequence[int]
-) -> list[tuple[str, int, Seconds, float, float]]:
-    """One row for every batch and combination of sizes: of blocks, the longest edge, pixels and texels side by side."""
+    states: RecordedStates,
+    where: torch.device,
+    repeats: int,
+    sizes: Iterable[tuple[Any, ...]],
+    batches: Sequence[int],
+    profile: bool,
+) -> Iterator[tuple[str, int, Seconds, float, float]]:
+    """One row for every batch and combination of sizes: of blocks, the longest edge, pixels and words side by side.
+
+    After the last, with `profile`, prints the kernels of its draw.
+    """
     from alewm.kernels.raster_triton import Blocks, TritonRenderer
 
-    found = []
     for block, edge, covered, cast in sizes:
         renderer = TritonRenderer(states.scene, where, Blocks(block, block, edge, covered, cast))
         agreement = states.difference(renderer.draw(states.poses).cpu().numpy())
@@ -160,12 +176,16 @@ def _on_gpu(
 
             _, spent = _timed(draw, poses, repeats)
             name = f"Triton, block {block}, edge {edge:g}, covered {covered}, cast {cast}, batch {batch}"
-            found.append((name, batch, spent, *agreement))
-    return found
+            yield name, batch, spent, *agreement
+    if profile:
+        print(f"one draw, {name}: {kernel_table(partial(draw, poses), where)}")
 
 
 def compare_renderers(
-    task_name: str, num_frames: int, draw: Callable[[TriangleScene], Callable[[np.ndarray], np.ndarray]]
+    task_name: str,
+    num_frames: int,
+    draw: Callable[[TriangleScene], Callable[[np.ndarray], np.ndarray]],
+    limits: tuple[float, float],
 ) -> dict[str, tuple[float, float]]:
     """What is found and what is allowed, by name: difference from MuJoCo's frames, and between two drawings."""
     states = RecordedStates(task_name, num_frames)
@@ -174,7 +194,7 @@ def compare_renderers(
     mean, share = states.difference(frames)
     repeated = float((renderer(states.poses) != frames).any(-1).mean())
     return {
-        f"{task_name} in batches: mean difference from MuJoCo": (mean, MOST_MEAN[task_name]),
-        f"{task_name} in batches: pixels off by more than 8": (share, MOST_SHARE[task_name]),
+        f"{task_name} in batches: mean difference from MuJoCo": (mean, limits[0]),
+        f"{task_name} in batches: pixels off by more than 8": (share, limits[1]),
         f"{task_name} in batches: pixels that a repeat changes": (repeated, 0.0),
     }

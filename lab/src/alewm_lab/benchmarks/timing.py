@@ -45,8 +45,7 @@ _MOST_KERNELS = 30
 
 def kernel_table(call: Callable[[], object], device: torch.device) -> str:
     """The kernels of one call, the longest first: milliseconds, launches, share and name."""
-    if device.type != "cuda":
-        raise InputError(f"A profile of kernels needs a GPU, but the device is a {device.type}; leave out --profile.")
+    check_has_kernels(device)
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
         for _ in range(_CALLS):
             call()
@@ -59,6 +58,12 @@ def kernel_table(call: Callable[[], object], device: torch.device) -> str:
         name = " ".join(kernel.key.split())[:_LONGEST_NAME]
         lines.append(f"{milliseconds:9.3f} ms {kernel.count // _CALLS:6d} x {share:6.1%}  {name}")
     return "\n".join(lines)
+
+
+def check_has_kernels(device: torch.device) -> None:
+    """Refuses a profile without a GPU; benchmarks that take minutes ask before them."""
+    if device.type != "cuda":
+        raise InputError(f"A profile of kernels needs a GPU, but the device is a {device.type}; leave out --profile.")
 
 
 def median_seconds(call: Callable[[], object], repeats: int, device: torch.device) -> float:

@@ -136,18 +136,20 @@ class BenchDrawing:
     """Texels per side of the shadow map; 0 for the model's own."""
     device: str = "auto"
     """auto (a GPU where there is one), cpu, cuda or cuda:1."""
-    blocks: tuple[int, ...] = (64, 128, 256)
+    blocks: tuple[int, ...] = (32, 64, 128)
     """On a GPU: triangles and pixels per program."""
     edges: tuple[float, ...] = (0.012, 0.024, 0.05)
     """On a GPU: metres that a triangle may be long before it is cut."""
     covered: tuple[int, ...] = (1, 4)
     """On a GPU: pixels of a triangle's bounding box that are looked at side by side."""
-    cast: tuple[int, ...] = (1, 8)
-    """On a GPU: texels of the shadow map, likewise."""
+    cast: tuple[int, ...] = (1, 4)
+    """On a GPU: words of 32 texels of its box on the shadow map, likewise."""
     batches: tuple[int, ...] = (16, 64, 256)
     """On a GPU: frames drawn at once."""
     picture: Maybe[Path] = None
     """A PNG of two states to write: MuJoCo's frame, ours, and eight times their difference."""
+    profile: Flag = False
+    """Print where the GPU's time goes, kernel by kernel, in one draw of the last sizes and batch."""
 
     def run(self) -> None:
         """Prints the table and the line of JSON."""
