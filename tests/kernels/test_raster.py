@@ -81,7 +81,7 @@ def test_triton_reads_no_memory_that_it_has_not_written_and_counts_what_it_takes
 
     with monkeypatch.context() as patched:
         patched.setattr(torch, "empty", not_empty)
-        patched.setattr(torch, "zeros", lambda *size, **kind: noted(zeros(*size, **kind)))
+        patched.setattr(torch, "zeros", lambda *size, **options: noted(zeros(*size, **options)))
         frames = renderer.draw(poses)
     np.testing.assert_array_equal(frames.numpy(), CRenderer(scene).draw(poses))
     assert renderer.frames_at_once == raster_triton._MOST_BYTES // (sum(taken) // len(poses))
