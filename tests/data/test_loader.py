@@ -176,11 +176,11 @@ def test_impossible_requests_are_refused(store: EpisodeStore) -> None:
             loader.load_state_dict(state)
 
 
-@pytest.mark.parametrize("num_cores", [1, 3])
+@pytest.mark.parametrize("num_ahead", [0, 1, 3])
 def test_frames_read_ahead_come_in_order_and_each_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, num_cores: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, num_ahead: int
 ) -> None:
-    monkeypatch.setattr("alewm.data.loader.num_available_cores", lambda: num_cores)
+    monkeypatch.setattr("alewm.data.loader._parts_ahead", lambda _: num_ahead)
     store = EpisodeStore.open(write_tape(tmp_path / "long.h5", [700, 300, 1000]))
     rows = np.r_[store.drawn_rows([0, 2]), [5, 5, 3]]  # rows may come again, and in any order
     seen = np.zeros_like(rows)
@@ -190,7 +190,10 @@ def test_frames_read_ahead_come_in_order_and_each_once(
     np.testing.assert_array_equal(seen, rows)
 
 
-def test_memory_of_frames_read_ahead_is_used_again_and_threads_end_with_the_reader(tmp_path: Path) -> None:
+def test_memory_of_frames_read_ahead_is_used_again_and_threads_end_with_the_reader(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("alewm.data.loader._parts_ahead", lambda _: 3)
     store = EpisodeStore.open(write_tape(tmp_path / "long.h5", [6000]))
     before = threading.active_count()
     for device in ("cpu", "meta"):  # meta stands for any device that copies

@@ -107,9 +107,11 @@ def encoded(model, store, episodes, **options):
     return encode_windows(model, store, episodes, statistics, horizon=5, frame_skip=5, width=4, **options)
 
 
+@pytest.mark.parametrize("num_ahead", [0, 4])
 @pytest.mark.parametrize("size", [28, 42])
-def test_every_frame_has_the_latent_that_planning_gives_it(tmp_path, size):
+def test_every_frame_has_the_latent_that_planning_gives_it(tmp_path, monkeypatch, size, num_ahead):
     """Threads decode frames ahead, in batches, and larger frames are averaged down: each by itself is the same."""
+    monkeypatch.setattr("alewm.data.loader._parts_ahead", lambda _: num_ahead)
     store, model, done = recorded(tmp_path / "noise.h5", size), our_model(8, (4, 8)), []
     windows = encoded(model, store, [0, 2, 3, 7, 8], advance=done.append)
     assert sum(done) == 500
@@ -121,7 +123,9 @@ def test_every_frame_has_the_latent_that_planning_gives_it(tmp_path, size):
     assert windows.latents[others].isnan().all()
 
 
-def test_a_damaged_frame_is_named_and_leaves_no_thread(tmp_path):
+@pytest.mark.parametrize("num_ahead", [0, 4])
+def test_a_damaged_frame_is_named_and_leaves_no_thread(tmp_path, monkeypatch, num_ahead):
+    monkeypatch.setattr("alewm.data.loader._parts_ahead", lambda _: num_ahead)
     store, model = recorded(tmp_path / "noise.h5", 28), our_model(8, (4, 8))
     chunk = store.pixels.id.get_chunk_info_by_coord((650, 0, 0, 0))
     with store.path.open("r+b") as file:

@@ -86,8 +86,11 @@ def _when_read(begun: Iterator[tuple[Item, Sequence[Future[None]]]], num_ahead: 
 
 
 _FRAMES_AT_ONCE = 256
-_MOST_AHEAD = 4
-"""Parts; at 224 pixels each takes 38 MB. Four threads decode more frames than any encoder here has taken."""
+
+
+def _parts_ahead(device: torch.device) -> int:
+    """On a CPU the encoder wants every core; elsewhere as many threads, and 38 MB for each at 224 pixels."""
+    return 0 if device.type == "cpu" else 4
 
 
 def frames_ahead(
@@ -95,12 +98,10 @@ def frames_ahead(
 ) -> Generator[tuple[slice, UInt8[Tensor, "n Y X 3"]], None, None]:
     """The stored frames at `rows` on `device`, in parts, each with the slice of `rows` that it is.
 
-    While one part is in use, threads check and decode those after it, on a CPU where torch leaves cores idle: its own
-    threads would spin while waiting for one that a reader displaced. A part's memory is used again as soon as the next
-    one is asked for.
+    While a GPU works on one part, threads check and decode those after it. A part's memory is used again as soon as the
+    next one is asked for.
     """
-    source, num_used = stored_frames(store), torch.get_num_threads() if device.type == "cpu" else 0
-    num_ahead = min(_MOST_AHEAD, max(0, num_available_cores() - num_used))
+    source, num_ahead = stored_frames(store), _parts_ahead(device)
     sizes = [len(part) for part in np.array_split(rows, -(-len(rows) // _FRAMES_AT_ONCE))]
     buffers = BufferPool((sizes[0], *source.shape), pin_memory=device.type == "cuda")
 
@@ -108,9 +109,15 @@ def frames_ahead(
         source.check(rows[part])
         source.read(rows[part], buffer.pixels[: part.stop - part.start].numpy())
 
+    def begin(part: slice, buffer: Buffer) -> list[Future[None]]:
+        if num_ahead:
+            return [readers.submit(read, part, buffer)]
+        read(part, buffer)
+        return []
+
     with ThreadPoolExecutor(max(1, num_ahead), thread_name_prefix="frames") as readers:
         parts = ((slice(*ends), buffers.take()) for ends in pairwise(accumulate(sizes, initial=0)))
-        for part, buffer in _when_read(((each, [readers.submit(read, *each)]) for each in parts), num_ahead):
+        for part, buffer in _when_read(((each, begin(*each)) for each in parts), num_ahead):
             pixels = buffer.pixels[: part.stop - part.start]
             if device.type == "cpu":
                 yield part, pixels
