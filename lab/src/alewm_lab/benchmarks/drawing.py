@@ -24,7 +24,8 @@ MOST_FROM_MESA = {"reacher": (0.02, 5e-4), "cube": (0.2, 5e-3)}
 MOST_FROM_A_CARD = {"reacher": (0.2, 1e-2), "cube": (0.2, 5e-3)}
 """Limits of agreement: mean difference in grey levels, share of pixels off by over 8.
 
-An NVIDIA card's OpenGL draws edges otherwise than Mesa's; the two differ from each other by 2.1 grey levels (Reacher).
+An NVIDIA card draws the edges of what moves otherwise than Mesa: there the two differ by as much as ours from the card
+(docs/drawing.md), twice of which is allowed.
 """
 
 _OFF = 8
