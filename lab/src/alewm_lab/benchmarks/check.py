@@ -45,14 +45,15 @@ class Difference(NamedTuple):
         return self.found <= self.allowed
 
 
-def bench_check(*, preset_name: str, batch: int, device: str) -> None:
+def bench_check(*, preset_name: str, batch: int, device: str, only: tuple[str, ...]) -> None:
     """Prints a table of differences and fails if one is too large."""
     where = find_device(device)
     if where.type != "cuda":
         raise InputError(f"The fast paths checked here are those of a GPU, but the device is a {where.type}.")
     differences = []
     print(f"{'':<58}{'difference':>12}{'allowed':>10}", flush=True)
-    for difference in (found for check in _CHECKS for found in check(preset_name, batch, where)):
+    checks = [check for part in only or _CHECKS for check in _CHECKS[part]]
+    for difference in (found for check in checks for found in check(preset_name, batch, where)):
         differences.append(difference)
         mark = "" if difference.is_fine else "  <- too large"
         print(f"{difference.what:<58}{difference.found:>12.1e}{difference.allowed:>10.0e}{mark}", flush=True)
@@ -263,13 +264,9 @@ def _drawing(preset_name: str, batch: int, where: torch.device) -> Iterator[Diff
             yield Difference(what, found, allowed)
 
 
-_CHECKS: tuple[Callable[[str, int, torch.device], Iterator[Difference]], ...] = (
-    _regularizer,
-    _fused_blocks,
-    _planning,
-    _environment,
-    _precision,
-    _updates,
-    _repeated,
-    _drawing,
-)
+_CHECKS: dict[str, tuple[Callable[[str, int, torch.device], Iterator[Difference]], ...]] = {
+    "model": (_regularizer, _fused_blocks, _precision),
+    "planning": (_planning, _environment),
+    "training": (_updates, _repeated),
+    "drawing": (_drawing,),
+}

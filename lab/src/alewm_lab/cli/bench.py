@@ -405,6 +405,8 @@ class BenchCheck:
     """Windows, images or candidates compared at once."""
     device: str = "auto"
     """auto, cuda or cuda:1."""
+    only: Several[Literal["model", "planning", "training", "drawing"]] = ()
+    """What to check; everything, which takes two minutes, if not given."""
 
     def run(self) -> None:
         """Prints the table and the line of JSON; fails where a difference is too large."""
