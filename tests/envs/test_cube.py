@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from alewm.envs import cube
 from alewm.envs.cube import CubeVectorEnv
@@ -64,6 +65,21 @@ def test_the_arm_moves_as_ogbenchs_does(reference):
         if name not in ("privileged/target_task", "success"):
             np.testing.assert_allclose(found.pop(name.replace("/", "_")), values, rtol=0, atol=1e-12, err_msg=name)
     assert not found, "no column beyond OGBench's"
+
+
+def test_worlds_that_step_side_by_side_move_as_each_by_itself():
+    rows = [start(number) for number in range(5)]
+    envs, alone = CubeVectorEnv(5), [cube.CubeSimulator() for _ in rows]
+    envs.reset_to(batch(*rows), batch(*rows[::-1]))
+    for world, row in zip(alone, rows, strict=True):
+        world.load(row)
+    active = torch.tensor([True, True, False, True, True])
+    for actions in np.random.default_rng(1).uniform(-1, 1, (8, 5, 5)).astype(np.float32):
+        envs.step(torch.from_numpy(actions), active)
+        for b in active.nonzero().flatten().tolist():
+            alone[b].advance(actions[b].astype(np.float64), None)
+    for name, values in envs.state().items():
+        np.testing.assert_array_equal(values.numpy(), [world.state()[name] for world in alone])
 
 
 def test_the_picture_is_ogbenchs_with_a_purple_gripper(reference):

@@ -117,6 +117,30 @@ def test_pairs_acted_out_in_parts_are_those_acted_out_together():
     assert parts.result["q_shift"] == pytest.approx(whole.result["q_shift"])
 
 
+def test_floors_are_played_once_for_evaluations_of_the_same_pairs():
+    pairs, steps = make_pairs(5, seed=7), []
+
+    class Counted(PointEnvs):
+        def step(self, actions, active=None):
+            steps.append(1)
+            super().step(actions, active)
+
+    def evaluate(capacity, floors=None):
+        steps.clear()
+        found = evaluate_planner(lambda _: Counted(), pairs, make_planner(capacity=capacity), PRIOR, floors=floors)
+        return found.records, len(steps)
+
+    floors = {}
+    for capacity in ("2", "6"):
+        expected, usual_steps = evaluate(capacity)
+        found, num_steps = evaluate(capacity, floors)
+        assert found == expected
+        assert num_steps == usual_steps if capacity == "2" else num_steps < usual_steps
+    other = evaluate_planner(point_envs, pairs.take([1, 0]), make_planner(), PRIOR, floors=floors).records
+    assert [r.random_success for r in other] == [expected[b].random_success for b in (1, 0)]
+    assert len(floors) == 2
+
+
 def test_pairs_of_one_episode_draw_noise_of_their_own():
     """The same start and goal twice: alike where the episode names the noise, not where each pair does."""
     once = make_pairs(1, seed=6)

@@ -1,7 +1,7 @@
 """Simulated tasks: what a physics engine offers (`Simulator`), a batch of its episodes, and who draws their frames.
 
-Physics engines step a single world. Their steps cost microseconds to a millisecond and a planner asks for a picture
-only where it replans, so a loop in one process is enough for evaluation; collection runs a process per core.
+Physics engines step a single world. Evaluation steps its worlds in a loop, which is enough where a step costs
+microseconds; where it costs a millisecond (Cube) the engine uses a thread per core. Collection runs a process per core.
 
 Frames are drawn by MuJoCo, or by our rasteriser in batches. A data file says which, and how fine the shadow map was,
 in two attributes. The checkpoint of a model repeats them, so that evaluation draws what the model was trained on.
@@ -113,6 +113,17 @@ class Simulator(ABC):
     @abstractmethod
     def advance(self, action: np.ndarray, goal: Mapping[str, np.ndarray] | None) -> None:
         """One environment step; an engine that stops inside a step on success looks at `goal`, if one was set."""
+
+    @classmethod
+    def advance_all(
+        cls,
+        worlds: Sequence[Any],
+        actions: Sequence[np.ndarray],
+        goals: Sequence[Mapping[str, np.ndarray] | None],
+    ) -> None:
+        """One environment step of each world; an engine that works without Python's lock overrides this."""
+        for world, action, goal in zip(worlds, actions, goals, strict=True):
+            world.advance(action, goal)
 
     @abstractmethod
     def draw(self) -> UInt8[np.ndarray, "native native 3"]:
@@ -227,9 +238,9 @@ class SimulatedVectorEnv(VectorGoalEnv):
         self._advance_active(actions, torch.ones(self.num_envs, dtype=torch.bool))
 
     def _advance_active(self, actions: Float[Tensor, "B action"], active: Bool[Tensor, "B"]) -> None:
-        taken = actions.cpu().double().numpy()
-        for b in active.nonzero().flatten().tolist():
-            self._worlds[b].advance(taken[b], self._goals[b] if self._has_goals else None)
+        taken, moving = actions.cpu().double().numpy(), active.nonzero().flatten().tolist()
+        goals = [self._goals[b] if self._has_goals else None for b in moving]
+        self.simulator_class.advance_all([self._worlds[b] for b in moving], list(taken[moving]), goals)
 
     def _check_values(self, rows: dict[str, Tensor], role: str) -> None:
         """Any finite number is accepted; subclasses refuse what their engine cannot hold."""

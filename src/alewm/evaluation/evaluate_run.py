@@ -25,6 +25,7 @@ from alewm.evaluation.settings import OWN_DYNAMICS, EvaluationSettings, check_sa
 from alewm.evaluation.success import (
     EpisodeRecord,
     Evaluation,
+    Floors,
     compare_records,
     evaluate_planner,
     read_records,
@@ -192,6 +193,7 @@ def evaluate_run(
     is_silent: bool = False,
     on_search: Callable[[int], None] | None = None,
     command: str | None = None,
+    floors: Floors | None = None,
 ) -> EvaluatedRun:
     """Success of the newest checkpoint of `run`, written to result.json, episodes.jsonl, actions and animations/.
 
@@ -200,7 +202,8 @@ def evaluate_run(
     never replaced: they get a folder of their own (`settings.results_folder`). Those of these very settings are made
     anew, except in the folder of a shared model: what was published stays, and the new results are compared with it.
     A silent evaluation calls `on_search` after each search for a group of episodes, with their number. `command` is
-    what the results name as their command, if not the one that was typed.
+    what the results name as their command, if not the one that was typed. Evaluations on the same data may share
+    `floors`.
     """
     made_with = provenance(command)  # taken at the start: the working tree may change meanwhile
     checkpoint = latest_checkpoint(run)
@@ -246,6 +249,7 @@ def evaluate_run(
             *(pairs, planner, model.log_prior.exp()),
             budget=settings.budget,
             on_search=on_search if is_silent else shown.searched,
+            floors=floors,
         )
         bar.finish()
     result = {**known, **found.result, "step": description.step, "search": search.description}

@@ -25,7 +25,7 @@ from alewm.evaluation.statistics import PairedDifference, Proportion, capacity_u
 from alewm.files import parse_json, write_text
 from alewm.planning.planner import Planner
 from alewm.planning.policy import RecedingHorizon
-from alewm.shapes import Float, Tensor
+from alewm.shapes import Bool, Float, Tensor
 
 
 @dataclass(frozen=True)
@@ -181,6 +181,25 @@ def without_model(envs: GoalEnvs, pairs: GoalPairs, actions: Float[Tensor, "B st
     return run_closed_loop(Unseen(envs), pairs, OpenLoop(actions), budget=actions.shape[1])
 
 
+class Floor(NamedTuple):
+    """Success on the same pairs without a model."""
+
+    uniform: Bool[Tensor, "B"]
+    nothing: Bool[Tensor, "B"]
+    replayed: Bool[Tensor, "B"] | None
+
+
+Floors = dict[tuple[Any, ...], Floor]
+"""Floors of one data file by the pairs, budget and seed they were played with: several evaluations need them once."""
+
+
+def _floor(envs: GoalEnvs, pairs: GoalPairs, action_dim: int, budget: int, seed: int) -> Floor:
+    uniform = without_model(envs, pairs, uniform_actions(pairs, action_dim, budget, seed))
+    nothing = without_model(envs, pairs, torch.zeros(len(pairs), budget, action_dim))
+    replayed = None if pairs.recorded is None else without_model(envs, pairs, pairs.recorded).success
+    return Floor(uniform.success, nothing.success, replayed)
+
+
 def evaluate_planner(
     make_envs: Callable[[int], GoalEnvs],
     pairs: GoalPairs,
@@ -190,13 +209,14 @@ def evaluate_planner(
     budget: int = BUDGET,
     side_by_side: int = SIDE_BY_SIDE,
     on_search: Callable[[int], None] | None = None,
+    floors: Floors | None = None,
 ) -> Evaluation:
     """Success of `planner` on `pairs`; random, no and recorded actions on the same pairs.
 
     `side_by_side` pairs are played at a time, in environments that `make_envs` makes for so many. Every pair has noise
     of its own, so the parts it is cut into change nothing but rounding. `prior` is π_0 over the model's support, from
     which the selector's shift is measured. `on_search` is called after each search for a group of episodes, with their
-    number.
+    number. What is in `floors` is not played again, and what is played is added.
     """
     if len(prior) != len(planner.support):
         raise InputError(f"The support has {len(planner.support)} capacities, but the prior has {len(prior)}.")
@@ -207,7 +227,7 @@ def evaluate_planner(
         part = pairs.take(range(first, min(first + side_by_side, len(pairs))))
         if envs is None or num_envs != len(part):
             envs, num_envs = make_envs(len(part)), len(part)
-        played.append(_play(envs, part, RecedingHorizon(planner, on_search), budget))
+        played.append(_play(envs, part, RecedingHorizon(planner, on_search), budget, {} if floors is None else floors))
     records = tuple(record for each in played for record in each.records)
     result = {
         **summarise(records),
@@ -236,14 +256,15 @@ def _joined(outcomes: Sequence[ClosedLoop]) -> ClosedLoop:
     return ClosedLoop(*(torch.cat([getattr(each, part.name) for each in outcomes]) for part in fields(ClosedLoop)))
 
 
-def _play(envs: GoalEnvs, pairs: GoalPairs, policy: RecedingHorizon, budget: int) -> _Played:
+def _play(envs: GoalEnvs, pairs: GoalPairs, policy: RecedingHorizon, budget: int, floors: Floors) -> _Played:
     began, planner = time.perf_counter(), policy.planner
     outcome = run_closed_loop(envs, pairs, policy, budget=budget)
     planned = time.perf_counter()
-    action_dim, seed = len(planner.action_mean), planner.config.seed
-    uniform = without_model(envs, pairs, uniform_actions(pairs, action_dim, budget, seed))
-    nothing = without_model(envs, pairs, torch.zeros(len(pairs), budget, action_dim))
-    replayed = None if pairs.recorded is None else without_model(envs, pairs, pairs.recorded)
+    seed = planner.config.seed
+    asked = (pairs.stream_names, pairs.episodes, pairs.start_steps, pairs.goal_steps, budget, seed)
+    if asked not in floors:
+        floors[asked] = _floor(envs, pairs, len(planner.action_mean), budget, seed)
+    floor = floors[asked]
     records = tuple(
         EpisodeRecord(
             episode=pairs.episodes[b],
@@ -257,9 +278,9 @@ def _play(envs: GoalEnvs, pairs: GoalPairs, policy: RecedingHorizon, budget: int
             steps=int(outcome.steps[b]),
             predicted_costs=tuple(policy.predicted_costs[b]),
             distances=tuple(outcome.distances[b, : int(outcome.steps[b]) + 1].tolist()),
-            random_success=bool(uniform.success[b]),
-            zero_success=bool(nothing.success[b]),
-            replay_success=None if replayed is None else bool(replayed.success[b]),
+            random_success=bool(floor.uniform[b]),
+            zero_success=bool(floor.nothing[b]),
+            replay_success=None if floor.replayed is None else bool(floor.replayed[b]),
             demonstration=None if pairs.families is None else pairs.families[b],
         )
         for b in range(len(pairs))

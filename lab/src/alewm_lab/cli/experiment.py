@@ -181,6 +181,7 @@ if TYPE_CHECKING:
 
     from alewm.capacity.support import CapacitySupport
     from alewm.evaluation.settings import EvaluationSettings
+    from alewm.evaluation.success import Floors
 
 
 @dataclass(frozen=True)
@@ -225,16 +226,17 @@ class CellJob(Train):
         run, device = self.trained(), find_device(self.device)
         support = read_description(latest_checkpoint(run)).config.model.support
         usual, *others = self._evaluations(support)
-        _evaluate(run, usual, device, num_animations=4)
+        floors: Floors = {}  # played once for fourteen evaluations: simulating them takes longer than planning
+        _evaluate(run, usual, device, floors, num_animations=4)
         for settings in others:
-            _evaluate(run, settings, device)
+            _evaluate(run, settings, device, floors)
         if not (run / "measurements" / "probes.json").is_file():
             amounts = {"num_train": self.fit_frames, "num_test": 5_000, "num_steps": self.fit_updates}
             probe_run(run, (), amounts, data_path=None, device=device)
         num_episodes = _episodes_holding(run, self.distill_frames)
         distill(run, config=DistillConfig(num_updates=self.fit_updates, num_episodes=num_episodes), device=device)
         for settings in (usual, replace(usual, pairs_per_episode=5)):
-            _evaluate(run, replace(settings, dynamics="distilled"), device)
+            _evaluate(run, replace(settings, dynamics="distilled"), device, floors)
         if self.share is not None:
             share_run(run, self.share, weights="bfloat16", device=device)
         decode(run, DecodeConfig(num_updates=self.decoder_updates, num_frames=self.fit_frames), device=device)
@@ -272,7 +274,9 @@ def _episodes_holding(run: Path, num_frames: int) -> int:
     return 0 if ends[-1] <= num_frames else max(1, int(np.searchsorted(ends, num_frames, side="right")))
 
 
-def _evaluate(run: Path, settings: "EvaluationSettings", device: "torch.device", num_animations: int = 0) -> None:
+def _evaluate(
+    run: Path, settings: "EvaluationSettings", device: "torch.device", floors: "Floors", num_animations: int = 0
+) -> None:
     """Evaluate unless the result is there."""
     from alewm.evaluation.evaluate_run import evaluate_run, percent
     from alewm.evaluation.settings import results_folder
@@ -281,7 +285,7 @@ def _evaluate(run: Path, settings: "EvaluationSettings", device: "torch.device",
     path = results_folder(run, settings, 0, is_finished=True) / "result.json"
     found = read_if_there(path)
     if "evaluated" not in found:
-        found = evaluate_run(run, settings, device=device, num_animations=num_animations).result
+        found = evaluate_run(run, settings, device=device, num_animations=num_animations, floors=floors).result
     name = settings.name() or "200 test pairs"
     print(f"{name}: {percent(found['success_rate'])} of {found['episodes']} pairs", file=sys.stderr)
 
