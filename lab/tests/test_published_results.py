@@ -326,6 +326,8 @@ def test_a_seed_trained_again_has_a_table_and_its_first_training_counts_elsewher
     assert "98.5 (95.7 to 99.5), one seed" in text
     assert "| 3073 | default | 200 | 98.5, 50.0 | 48.5 | 0 |" in text
     assert '"later") 50.0' in text  # its records are linked
+    change(results, "later", "run", {"config.training.deterministic": True})
+    assert "| 98.5, 50.0 (d) |" in page_of(results)  # in what order sums are added makes no other configuration
     published("later", evaluation="5-per-episode", success_rate=0.4)
     (configuration,) = read_published(results)[0].configurations
     assert configuration.spread("success_rate", "5-per-episode").mean == 0.4  # only the later one was evaluated so

@@ -21,8 +21,8 @@ from alewm_lab.experiments.request import TASK_TITLES
 from alewm_lab.presentation import scientific
 from alewm_lab.publishing.publication import STAMP, SUFFIX, Part, PublishedPart, read_group
 
-BOOKKEEPING = frozenset(f"training.{name}" for name in ("seed", *OBSERVED))
-"""Fields that do not tell one configuration from another."""
+BOOKKEEPING = frozenset(f"training.{name}" for name in ("seed", "deterministic", *OBSERVED))
+"""Fields that do not tell one configuration from another; `deterministic` decides in which order sums are added."""
 
 _ROWS_WITHOUT_A_START = WindowShape().span - 1
 """The last rows of an episode, where no training window starts."""

@@ -124,14 +124,15 @@ def repeats_table(group: RunGroup, note: str) -> Table | None:
                 rates = [100 * float(result["success_rate"]) for result in results]
                 ended = [[row["success"] for row in run.episodes.get(settings, ())] for run in trainings]
                 differing = sum(len(set(pair)) > 1 for pair in zip(*ended, strict=True))
-                reached = ", ".join(f"{rate:.1f}" for rate in rates)
+                marks = [" (d)" if run.config["training"].get("deterministic") else "" for run in trainings]
+                reached = ", ".join(f"{rate:.1f}{mark}" for rate, mark in zip(rates, marks, strict=True))
                 cells = [str(results[0]["episodes"]), reached, f"{max(rates) - min(rates):.1f}", str(differing)]
                 rows.append([*named, str(trainings[0].seed), settings or "default", *cells])
     if not rows:
         return None
     caption = (
-        "One seed trained several times by one command, in the order of their start. Other tables count the first "
-        f"training.{note}"
+        "One seed trained several times, in the order of their start; (d) with --deterministic. Other tables count the "
+        f"first training.{note}"
     )
     head = [*COLUMNS, "seed", "settings", "pairs", "success (%)", "largest difference (points)"]
     return Table.of(f"{group.slug}-repeats", caption, [*head, "pairs that end differently"], rows)
