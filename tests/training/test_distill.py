@@ -2,15 +2,19 @@
 
 import math
 import threading
+from itertools import pairwise
 
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from alewm.data.action_statistics import ActionStatistics
 from alewm.data.store import EpisodeStore
 from alewm.data.writer import StoreWriter
 from alewm.errors import InputError
+from alewm.evaluation.distill_run import evenly_spread
 from alewm.training.distill import DistillConfig, LatentWindows, encode_windows, fit_dynamics, open_loop_errors
 from small_models import our_model
 
@@ -40,6 +44,18 @@ def test_a_window_has_the_blocks_between_its_latents():
     assert z.shape == (2, 5, 2)
     assert a.shape == (2, 4, 10)
     assert a[0, 1].tolist() == [35, -35, 36, -36, 37, -37, 38, -38, 39, -39]
+
+
+@given(st.integers(1, 60), st.integers(1, 80))
+def test_some_episodes_come_from_all_over_the_file(num_there, asked):
+    """Where episodes are copies of demonstrations, the first ones would be those of a few."""
+    there = [10 * episode for episode in range(num_there)]
+    taken = evenly_spread(there, asked)
+    assert len(set(taken)) == len(taken) == min(asked, num_there)
+    places = [there.index(episode) for episode in taken]
+    gaps = [b - a for a, b in pairwise([*places, num_there])]
+    assert places[0] == 0
+    assert max(gaps) - min(gaps) <= 1
 
 
 def test_a_linear_system_is_recovered_over_the_whole_horizon():

@@ -203,7 +203,7 @@ class Distill:
     data: Maybe[Path] = None
     """The data file, if it is no longer where the run was trained."""
     episodes: int = 0
-    """Training episodes to encode, the first ones; 0 for all."""
+    """Training episodes to encode, spread evenly over the file; 0 for all."""
     hidden: int = 128
     """Units of each of the two hidden layers."""
     horizon: int = 5

@@ -48,6 +48,12 @@ class Distilled:
     """The content of `distilled.json`, by capacity."""
 
 
+def evenly_spread(episodes: Sequence[int], count: int) -> Sequence[int]:
+    """At most `count` of `episodes`, from all over the file: neighbours may be copies of one demonstration."""
+    count = min(count, len(episodes))
+    return [episodes[i * len(episodes) // count] for i in range(count)]
+
+
 def distill(
     run: str | Path,
     capacities: Sequence[int] = (),
@@ -75,7 +81,7 @@ def distill(
     if wanted and networks.keys() >= set(wanted):
         return Distilled(folder, {capacity: networks[capacity] for capacity in wanted})
     with open_own_data(run, learned, own_data_path(run, learned, data_path)) as (store, splits), only_writer(folder):
-        train = splits.train[: config.num_episodes or None]
+        train = evenly_spread(splits.train, config.num_episodes or len(splits.train))
         pairs = chosen_capacities(model, store, splits.train)
         wanted = wanted or tuple(sorted(pairs))
         missing = [capacity for capacity in wanted if capacity not in networks]

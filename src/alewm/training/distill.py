@@ -49,7 +49,7 @@ class DistillConfig:
     weight_decay: NotNegative = 1e-4
     """AdamW's weight decay."""
     num_episodes: CountOrZero = 0
-    """Training episodes to encode, the first ones; 0 for all."""
+    """Training episodes to encode, spread evenly over the file; 0 for all."""
     seed: CountOrZero = 3072
     """Of the first weights and the order of windows."""
 

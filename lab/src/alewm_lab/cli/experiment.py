@@ -262,16 +262,16 @@ class CellJob(Train):
 
 
 def _episodes_holding(run: Path, num_frames: int) -> int:
-    """As many training episodes, from the first on, as `num_frames` frames hold, but at least one; 0 stands for all."""
+    """As many training episodes as `num_frames` frames hold on average, but at least one; 0 stands for all."""
     import numpy as np
 
     from alewm.devices import find_device
     from alewm.evaluation.held_out import Trained
 
     with Trained.open(run, None, find_device("cpu")) as trained:
-        store = trained.store
-        ends = np.cumsum(-(-store.lengths[np.array(trained.splits.train)] // store.draw_every))
-    return 0 if ends[-1] <= num_frames else max(1, int(np.searchsorted(ends, num_frames, side="right")))
+        store, train = trained.store, np.array(trained.splits.train)
+        total = int((-(-store.lengths[train] // store.draw_every)).sum())
+    return 0 if total <= num_frames else max(1, num_frames * len(train) // total)
 
 
 def _evaluate(
