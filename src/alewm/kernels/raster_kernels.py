@@ -86,15 +86,25 @@ def _is_reflection(key):
 
 @triton.jit
 def _raise(places, values, ok):
-    """places = max(places, values), and which of them changed."""
+    """places = max(places, values)."""
     is_higher = ok & (values > tl.load(places, mask=ok, other=0))
     tl.atomic_max(places, values, mask=is_higher, sem="relaxed")
-    return is_higher
 
 
 @triton.jit
-def _sample_x(sample: tl.constexpr):
-    return 0.375 if sample == 0 else (0.875 if sample == 1 else (0.125 if sample == 2 else 0.625))
+def _key_at(
+    sample: tl.constexpr, px, py, place, ok, rank, triangle, x0, y0, w0, x1, y1, w1, x2, y2, w2, scale, plane_depth,
+):  # fmt: skip
+    """The keys of triangles at a sample of pixels; 0 where it is not inside, or the planes of the camera hide it."""
+    u = px.to(tl.float32) + (0.375 if sample == 0 else (0.875 if sample == 1 else (0.125 if sample == 2 else 0.625)))
+    v = py.to(tl.float32) + (0.125 + 0.25 * sample)
+    e0 = (y1 - y2) * (u - x1) + (x2 - x1) * (v - y1)
+    e1 = (y2 - y0) * (u - x2) + (x0 - x2) * (v - y2)
+    e2 = (y0 - y1) * (u - x0) + (x1 - x0) * (v - y0)
+    depth = (e0 * w0 + e1 * w1 + e2 * w2) * scale
+    ok = ok & (e0 >= 0) & (e1 >= 0) & (e2 >= 0) & (depth > 0)
+    ok &= depth >= tl.load(plane_depth + place + sample, mask=ok & (rank != 0), other=0.0)
+    return tl.where(ok, rank | _packed(depth, triangle + 1), 0)
 
 
 @triton.jit
@@ -144,18 +154,23 @@ def cover(
     rank = (1 - view).to(tl.int64) << 62
     for k in range(tl.max(count)):
         px, py = from_x + k % wide, from_y + k // wide
-        for sample in tl.static_range(4):
-            u = px.to(tl.float32) + _sample_x(sample)
-            v = py.to(tl.float32) + (0.125 + 0.25 * sample)
-            e0 = (y1 - y2) * (u - x1) + (x2 - x1) * (v - y1)
-            e1 = (y2 - y0) * (u - x2) + (x0 - x2) * (v - y2)
-            e2 = (y0 - y1) * (u - x0) + (x1 - x0) * (v - y0)
-            depth = (e0 * w0 + e1 * w1 + e2 * w2) * scale
-            is_inside = (k < count) & (e0 >= 0) & (e1 >= 0) & (e2 >= 0) & (depth > 0)
-            place = (py * SIZE + px) * 4 + sample
-            is_inside &= depth >= tl.load(plane_depth + place, mask=is_inside & (view == 0), other=0.0)
-            is_nearer = _raise(samples + place, rank | _packed(depth, triangle + 1), is_inside)
-            tl.store(touched + frame * TILES + py // HIGH * COLUMNS + px // WIDE, 1, mask=is_nearer)
+        place, is_left = (py * SIZE + px) * 4, k < count
+        corners = (x0, y0, w0, x1, y1, w1, x2, y2, w2)
+        key0 = _key_at(0, px, py, place, is_left, rank, triangle, *corners, scale, plane_depth)
+        key1 = _key_at(1, px, py, place, is_left, rank, triangle, *corners, scale, plane_depth)
+        key2 = _key_at(2, px, py, place, is_left, rank, triangle, *corners, scale, plane_depth)
+        key3 = _key_at(3, px, py, place, is_left, rank, triangle, *corners, scale, plane_depth)
+        # All are read before any is written: no read waits for another.
+        is_nearer0 = key0 > tl.load(samples + place, mask=key0 != 0, other=0)
+        is_nearer1 = key1 > tl.load(samples + place + 1, mask=key1 != 0, other=0)
+        is_nearer2 = key2 > tl.load(samples + place + 2, mask=key2 != 0, other=0)
+        is_nearer3 = key3 > tl.load(samples + place + 3, mask=key3 != 0, other=0)
+        tl.atomic_max(samples + place, key0, mask=is_nearer0, sem="relaxed")
+        tl.atomic_max(samples + place + 1, key1, mask=is_nearer1, sem="relaxed")
+        tl.atomic_max(samples + place + 2, key2, mask=is_nearer2, sem="relaxed")
+        tl.atomic_max(samples + place + 3, key3, mask=is_nearer3, sem="relaxed")
+        is_any = is_nearer0 | is_nearer1 | is_nearer2 | is_nearer3
+        tl.store(touched + frame * TILES + py // HIGH * COLUMNS + px // WIDE, 1, mask=is_any)
 
 
 @triton.jit
