@@ -24,8 +24,8 @@ def test_the_bench_prints_every_path_that_works_here(capsys, tmp_path):
         **{
             "blocks": (64,),
             "edges": (0.05,),
-            "covered": (1,),
-            "cast": (1,),
+            "tiles": (32,),
+            "casting": (32,),
             "batches": (2,),
             "picture": tmp_path / "sheet.png",
         },

@@ -96,7 +96,7 @@ run_narrow_backward(x, w1.T, slope, tile_of("narrow_backward", 4 * W))
 
 for kind in ({}, {"spot": False, "mirror": False}, {"caster": False, "spot": False}):
     scene = random_scene(5, **kind)
-    for blocks in (Blocks(), Blocks(32, 32, covered=4, cast=4)):
+    for blocks in (Blocks(), Blocks(32, 128, filled=1024, casting=128)):
         TritonRenderer(scene, torch.device("cpu"), blocks).draw(random_poses(5, scene, 2))
 
 for name, shared in sorted(compiled.items()):

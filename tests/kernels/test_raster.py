@@ -62,7 +62,7 @@ def test_triton_draws_what_c_draws(kind, monkeypatch):
     unshadowed = CRenderer(replace(scene, has_caster=False)).draw(poses)
     assert share_of_different_pixels(frames.numpy(), unshadowed) > 0.01
     monkeypatch.setattr(raster_triton, "_MOST_BYTES", 1)  # frame by frame
-    others = TritonRenderer(scene, torch.device("cpu"), Blocks(128, 64, longest_edge=0.2, covered=2, cast=4))
+    others = TritonRenderer(scene, torch.device("cpu"), Blocks(128, 64, longest_edge=0.2, filled=64, casting=16))
     assert torch.equal(others.draw(poses), frames), "a second drawing in other blocks repeats the first"
 
 

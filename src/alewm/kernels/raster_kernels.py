@@ -1,15 +1,15 @@
 """Triton kernels that draw frames of a triangle scene; `raster_triton` launches them, `raster` says what they compute.
 
 `cover` keeps the nearest triangle of every sample by a 64-bit atomic maximum of (1 / distance, triangle), `cast` the
-highest triangle of every texel of the shadow map by a 32-bit one, and `resolve` lights the triangles that a pixel's
-samples see. Pixels compare few texels of a large map, so `ask` runs before `cast`: it notes which texel each pixel will
-compare, and `cast` leaves all others as they are, whatever their memory held before.
+highest triangle of every texel of the shadow map by a 32-bit one, `fill` draws the planes and `resolve` lights the
+triangles that samples see. In most pixels no triangle is seen, so `cover` notes in which tiles, and the others stay as
+`fill` drew them. Pixels compare few texels of a large map, so `ask` runs before `cast`: it notes which texels triangles
+will be compared with, and `cast` leaves all others as they are, whatever their memory held before.
 
 `cover` and `cast` take BLOCK triangles of one geom in one frame each, already cut so small that a block's triangles
-cover about equally many samples, and look at AT_ONCE places of each triangle's bounding box side by side. They read
-what is there before they write: many triangles lie behind others, and atomics cost more than loads. The value
-read may be an old one, but values only grow, so at worst an atomic is wasted. Maxima do not depend on the order of
-programs, so frames repeat bit for bit.
+cover about equally many samples. They read what is there before they write: many triangles lie behind others, and
+atomics cost more than loads. The value read may be an old one, but values only grow, so at worst an atomic is wasted.
+Maxima do not depend on the order of programs, so frames repeat bit for bit.
 """
 
 import triton
@@ -64,34 +64,62 @@ def _on_map(x, y, z, near, far, focal, IS_SPOT: tl.constexpr):
 
 @triton.jit
 def _packed(depth, index):
-    """One word that is larger where the depth is; of equal positive depths, where the index is."""
-    return (depth.to(tl.int32, bitcast=True).to(tl.int64) << 32) | index.to(tl.int64)
+    """One word of a depth that is not negative and an index."""
+    return (depth.to(tl.int32, bitcast=True).to(tl.int64) << 31) | index.to(tl.int64)
 
 
 @triton.jit
 def _depth_of(packed):
-    return (packed >> 32).to(tl.int32).to(tl.float32, bitcast=True)
+    return (packed >> 31).to(tl.int32).to(tl.float32, bitcast=True)
 
 
 @triton.jit
 def _index_of(packed):
-    return packed & 0xFFFFFFFF
+    return (packed & 0x7FFFFFFF).to(tl.int32)
 
 
 @triton.jit
-def _sample_x(sample: tl.constexpr):
-    return 0.375 if sample == 0 else (0.875 if sample == 1 else (0.125 if sample == 2 else 0.625))
+def _is_reflection(key):
+    """Of a sample's key: those of the camera's own triangles have a higher bit, so that they hide any reflection."""
+    return (key >> 62) == 0
+
+
+@triton.jit
+def _raise(places, values, ok):
+    """places = max(places, values)."""
+    is_higher = ok & (values > tl.load(places, mask=ok, other=0))
+    tl.atomic_max(places, values, mask=is_higher, sem="relaxed")
+
+
+@triton.jit
+def _key_at(
+    sample: tl.constexpr, px, py, place, ok, rank, triangle, x0, y0, w0, x1, y1, w1, x2, y2, w2, scale, plane_depth,
+):  # fmt: skip
+    """The keys of triangles at a sample of pixels; 0 where it is not inside, or the planes of the camera hide it."""
+    u = px.to(tl.float32) + (0.375 if sample == 0 else (0.875 if sample == 1 else (0.125 if sample == 2 else 0.625)))
+    v = py.to(tl.float32) + (0.125 + 0.25 * sample)
+    e0 = (y1 - y2) * (u - x1) + (x2 - x1) * (v - y1)
+    e1 = (y2 - y0) * (u - x2) + (x0 - x2) * (v - y2)
+    e2 = (y0 - y1) * (u - x0) + (x1 - x0) * (v - y0)
+    depth = (e0 * w0 + e1 * w1 + e2 * w2) * scale
+    ok = ok & (e0 >= 0) & (e1 >= 0) & (e2 >= 0) & (depth > 0)
+    ok &= depth >= tl.load(plane_depth + place + sample, mask=ok & (rank != 0), other=0.0)
+    return tl.where(ok, rank | _packed(depth, triangle + 1), 0)
 
 
 @triton.jit
 def cover(
-    points, stride, whole, block_geom, views, num_geoms, nearest, focal, near,
-    IS_MIRRORED: tl.constexpr, SIZE: tl.constexpr, BLOCK: tl.constexpr, AT_ONCE: tl.constexpr,
+    points, stride, whole, block_geom, views, num_geoms, plane_depth, nearest, touched, focal, near,
+    SIZE: tl.constexpr, BLOCK: tl.constexpr, WIDE: tl.constexpr, HIGH: tl.constexpr, COLUMNS: tl.constexpr,
+    TILES: tl.constexpr,
 ):  # fmt: skip
-    """nearest [F, n, n, 4] = max(nearest, (1 / distance, triangle + 1)); `whole` is what a part was cut from, or -1."""
-    block, frame = tl.program_id(0), tl.program_id(1)
-    matrix = views + (frame * num_geoms + tl.load(block_geom + block)) * 12
-    at = (block * BLOCK + tl.arange(0, BLOCK))[:, None]
+    """nearest [F, n, n, 4] = max(nearest, key) for triangles before the planes; touched [F, TILES] = 1 where it grew.
+
+    Programs of axis 2 draw the camera's view, then the mirrored one. `whole` is what a part was cut from, or -1.
+    """
+    block, frame, view = tl.program_id(0), tl.program_id(1), tl.program_id(2)
+    matrix = views + ((view * tl.num_programs(1) + frame) * num_geoms + tl.load(block_geom + block)) * 12
+    at = block * BLOCK + tl.arange(0, BLOCK)
     triangle = tl.load(whole + at)
     ok = triangle >= 0
     ax, ay, az = _corner(points, stride, at, ok, 0)
@@ -103,7 +131,7 @@ def cover(
     x0, y0, w0 = _on_screen(ax, ay, az, focal, near, SIZE)
     x1, y1, w1 = _on_screen(bx, by, bz, focal, near, SIZE)
     x2, y2, w2 = _on_screen(cx, cy, cz, focal, near, SIZE)
-    if IS_MIRRORED:  # a mirrored triangle is seen from behind
+    if view == 1:  # a mirrored triangle is seen from behind
         x1, x2 = x2, x1
         y1, y2 = y2, y1
         w1, w2 = w2, w1
@@ -122,38 +150,37 @@ def cover(
     count = tl.where(ok & (wide > 0) & (high > 0), wide * high, 0)
     wide = tl.maximum(wide, 1)
     scale = 1.0 / tl.where(area > 0, area, 1.0)
-    row = nearest + frame.to(tl.int64) * (SIZE * SIZE * 4)
-    for first in range(0, tl.max(count), AT_ONCE):
-        k = first + tl.arange(0, AT_ONCE)[None, :]
-        px = from_x + k % wide
-        py = from_y + k // wide
-        for sample in tl.static_range(4):
-            u = px.to(tl.float32) + _sample_x(sample)
-            v = py.to(tl.float32) + (0.125 + 0.25 * sample)
-            e0 = (y1 - y2) * (u - x1) + (x2 - x1) * (v - y1)
-            e1 = (y2 - y0) * (u - x2) + (x0 - x2) * (v - y2)
-            e2 = (y0 - y1) * (u - x0) + (x1 - x0) * (v - y0)
-            depth = (e0 * w0 + e1 * w1 + e2 * w2) * scale
-            key = _packed(depth, triangle + 1)
-            is_inside = (k < count) & (e0 >= 0) & (e1 >= 0) & (e2 >= 0) & (depth > 0)
-            place = row + (py * SIZE + px) * 4 + sample
-            is_nearer = is_inside & (key > tl.load(place, mask=is_inside, other=0))
-            tl.atomic_max(place, key, mask=is_nearer, sem="relaxed")
+    samples = nearest + frame.to(tl.int64) * (SIZE * SIZE * 4)
+    rank = (1 - view).to(tl.int64) << 62
+    for k in range(tl.max(count)):
+        px, py = from_x + k % wide, from_y + k // wide
+        place, is_left = (py * SIZE + px) * 4, k < count
+        corners = (x0, y0, w0, x1, y1, w1, x2, y2, w2)
+        key0 = _key_at(0, px, py, place, is_left, rank, triangle, *corners, scale, plane_depth)
+        key1 = _key_at(1, px, py, place, is_left, rank, triangle, *corners, scale, plane_depth)
+        key2 = _key_at(2, px, py, place, is_left, rank, triangle, *corners, scale, plane_depth)
+        key3 = _key_at(3, px, py, place, is_left, rank, triangle, *corners, scale, plane_depth)
+        # All are read before any is written: no read waits for another.
+        is_nearer0 = key0 > tl.load(samples + place, mask=key0 != 0, other=0)
+        is_nearer1 = key1 > tl.load(samples + place + 1, mask=key1 != 0, other=0)
+        is_nearer2 = key2 > tl.load(samples + place + 2, mask=key2 != 0, other=0)
+        is_nearer3 = key3 > tl.load(samples + place + 3, mask=key3 != 0, other=0)
+        tl.atomic_max(samples + place, key0, mask=is_nearer0, sem="relaxed")
+        tl.atomic_max(samples + place + 1, key1, mask=is_nearer1, sem="relaxed")
+        tl.atomic_max(samples + place + 2, key2, mask=is_nearer2, sem="relaxed")
+        tl.atomic_max(samples + place + 3, key3, mask=is_nearer3, sem="relaxed")
+        is_any = is_nearer0 | is_nearer1 | is_nearer2 | is_nearer3
+        tl.store(touched + frame * TILES + py // HIGH * COLUMNS + px // WIDE, 1, mask=is_any)
 
 
 @triton.jit
-def _pixels(SIZE: tl.constexpr, BLOCK: tl.constexpr):
-    """A program's frame and pixels: their numbers, which of them exist, their centres, their places in all frames."""
-    frame = tl.program_id(1)
-    pixel = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    u, v = (pixel % SIZE).to(tl.float32) + 0.5, (pixel // SIZE).to(tl.float32) + 0.5
-    return frame, pixel, pixel < SIZE * SIZE, u, v, frame.to(tl.int64) * (SIZE * SIZE) + pixel
-
-
-@triton.jit
-def _is_before_planes(key, plane_depth, at, is_pixel):
-    """Whether samples see the triangles of their keys; `at` is where their planes' depth is."""
-    return (key != 0) & (_depth_of(key) >= tl.load(plane_depth + at, mask=is_pixel, other=0.0))
+def _samples(row, column, SIZE: tl.constexpr, WIDE: tl.constexpr, HIGH: tl.constexpr):
+    """A tile's pixels [P, 1]: their numbers, which of them exist, their centres; and the places of samples [P, 4]."""
+    at = tl.arange(0, WIDE * HIGH)[:, None]
+    px, py = column * WIDE + at % WIDE, row * HIGH + at // WIDE
+    pixel = py * SIZE + px
+    places = tl.program_id(1).to(tl.int64) * (SIZE * SIZE * 4) + pixel * 4 + tl.arange(0, 4)[None, :]
+    return pixel, (px < SIZE) & (py < SIZE), px.to(tl.float32) + 0.5, py.to(tl.float32) + 0.5, places
 
 
 @triton.jit
@@ -188,56 +215,32 @@ def _weights(u, v, view, ax, ay, az, bx, by, bz, cx, cy, cz, focal, near, SIZE: 
 
 
 @triton.jit
-def _ask(
-    x, y, z, query, ok, asked, texels, caster, near, far, focal,
-    IS_SPOT: tl.constexpr, SIZE: tl.constexpr, WORDS: tl.constexpr,
-):  # fmt: skip
-    """Marks and empties the texels above (x, y, z); `query` gets each point's depth and texel."""
-    a, b, c = _moved(caster, x, y, z)
-    u, v, depth = _on_map(a, b, c, near, far, focal, IS_SPOT)
-    column = tl.minimum(tl.maximum((u * 0.5 + 0.5) * SIZE, 0.0), SIZE - 1.0).to(tl.int32)
-    row = tl.minimum(tl.maximum((v * 0.5 + 0.5) * SIZE, 0.0), SIZE - 1.0).to(tl.int32)
-    tl.store(query, _packed(depth, row * SIZE + column), mask=ok)
-    word, bit = asked + row * WORDS + column // 32, 1 << (column % 32)
-    is_new = ok & ((tl.load(word, mask=ok, other=0) & bit) == 0)
-    tl.atomic_or(word, bit, mask=is_new, sem="relaxed")
-    tl.store(texels + row * SIZE + column, 0, mask=is_new)
-
-
-@triton.jit
-def _in_light(query, texels, ok):
-    """Whether nothing is above the points of queries."""
-    point = tl.load(query, mask=ok, other=0)
-    above = tl.load(texels + _index_of(point), mask=ok, other=0).to(tl.float32, bitcast=True)
-    return _depth_of(point) >= above
+def _in_light(depth, heights, place, ok):
+    """Whether nothing on the map is above points of these depths."""
+    return depth >= tl.load(heights + place, mask=ok, other=0).to(tl.float32, bitcast=True)
 
 
 @triton.jit
 def ask(
-    nearest, queries, asked, shadow_map, plane_points, plane_depth, vertices, triangles, vertex_geom, poses, views,
-    num_geoms, caster, focal, near, caster_near, caster_far, caster_focal,
-    IS_SPOT: tl.constexpr, SIZE: tl.constexpr, SHADOW: tl.constexpr, WORDS: tl.constexpr, BLOCK: tl.constexpr,
+    nearest, touched, queries, asked, shadow_map, vertices, triangles, vertex_geom, poses, views, num_geoms, caster,
+    focal, near, caster_near, caster_far, caster_focal,
+    IS_SPOT: tl.constexpr, SIZE: tl.constexpr, SHADOW: tl.constexpr, WORDS: tl.constexpr, NUM_WORDS: tl.constexpr,
+    WIDE: tl.constexpr, HIGH: tl.constexpr, COLUMNS: tl.constexpr, TILES: tl.constexpr,
 ):  # fmt: skip
-    """Texels that BLOCK pixels of a frame will compare: 0 in shadow_map [F, S, S], a bit of 1 in asked [F, S, WORDS].
+    """Texels that a row of tiles will compare: 0 in shadow_map [F, S, S], a bit of 1 in asked [F, NUM_WORDS].
 
-    queries [F, n, n, 5] get depth and texel of the triangles that the four samples see, then of the plane, each at the
-    pixel's centre. `resolve` reads them there: another kernel that computed them anew could round to another texel.
+    A word is 8 x 4 texels, so that the box of a small triangle touches few words; WORDS lie side by side.
+    queries [F, n, n, 4] get depth and texel of the triangles that samples see, at their pixel's centre. `resolve` reads
+    them there: another kernel that computed them anew could round to another texel.
     """
-    frame, pixel, is_pixel, u, v, place = _pixels(SIZE, BLOCK)
-    words = asked + frame.to(tl.int64) * (SHADOW * WORDS)
+    row, frame = tl.program_id(0), tl.program_id(1)
+    words = asked + frame.to(tl.int64) * NUM_WORDS
     texels = shadow_map + frame.to(tl.int64) * (SHADOW * SHADOW)
-    px = tl.load(plane_points + pixel * 4, mask=is_pixel, other=0.0)
-    py = tl.load(plane_points + pixel * 4 + 1, mask=is_pixel, other=0.0)
-    pz = tl.load(plane_points + pixel * 4 + 2, mask=is_pixel, other=0.0)
-    is_plane = tl.load(plane_points + pixel * 4 + 3, mask=is_pixel, other=0.0) > 0
-    _ask(
-        px, py, pz, queries + place * 5 + 4, is_plane, words, texels, caster,
-        caster_near, caster_far, caster_focal, IS_SPOT, SHADOW, WORDS,
-    )  # fmt: skip
-    for sample in range(4):
-        key = tl.load(nearest + place * 4 + sample, mask=is_pixel, other=0)
-        is_seen = _is_before_planes(key, plane_depth, pixel * 4 + sample, is_pixel)
-        if tl.max(is_seen.to(tl.int32)) > 0:
+    for column in range(COLUMNS):
+        if tl.load(touched + frame * TILES + row * COLUMNS + column) != 0:
+            _, is_pixel, u, v, places = _samples(row, column, SIZE, WIDE, HIGH)
+            key = tl.load(nearest + places, mask=is_pixel, other=0)
+            is_seen = (key != 0) & ~_is_reflection(key)
             geom, _, _, _, ax, ay, az, bx, by, bz, cx, cy, cz = _seen_corners(
                 key, is_seen, vertices, triangles, vertex_geom
             )
@@ -245,10 +248,15 @@ def ask(
             e0, e1, e2 = _weights(u, v, view, ax, ay, az, bx, by, bz, cx, cy, cz, focal, near, SIZE)
             x, y, z = e0 * ax + e1 * bx + e2 * cx, e0 * ay + e1 * by + e2 * cy, e0 * az + e1 * bz + e2 * cz
             x, y, z = _moved(pose, x, y, z)
-            _ask(
-                x, y, z, queries + place * 5 + sample, is_seen, words, texels, caster,
-                caster_near, caster_far, caster_focal, IS_SPOT, SHADOW, WORDS,
-            )  # fmt: skip
+            x, y, z = _moved(caster, x, y, z)
+            x, y, depth = _on_map(x, y, z, caster_near, caster_far, caster_focal, IS_SPOT)
+            tx = tl.minimum(tl.maximum((x * 0.5 + 0.5) * SHADOW, 0.0), SHADOW - 1.0).to(tl.int32)
+            ty = tl.minimum(tl.maximum((y * 0.5 + 0.5) * SHADOW, 0.0), SHADOW - 1.0).to(tl.int32)
+            tl.store(queries + places, _packed(depth, ty * SHADOW + tx), mask=is_seen)
+            word, bit = words + ty // 4 * WORDS + tx // 8, 1 << (ty % 4 * 8 + tx % 8)
+            is_new = is_seen & ((tl.load(word, mask=is_seen, other=0) & bit) == 0)
+            tl.atomic_or(word, bit, mask=is_new, sem="relaxed")
+            tl.store(texels + ty * SHADOW + tx, 0, mask=is_new)
 
 
 @triton.jit
@@ -259,17 +267,20 @@ def _log2_of_bit(bit):
 
 @triton.jit
 def cast(
-    points, stride, whole, block_geom, views, num_geoms, asked, shadow_map, near, far, focal,
-    IS_SPOT: tl.constexpr, SIZE: tl.constexpr, WORDS: tl.constexpr, BLOCK: tl.constexpr, AT_ONCE: tl.constexpr,
+    points, stride, whole, block_geom, views, num_geoms, plane_asked, plane_slots, plane_heights, asked, shadow_map,
+    near, far, focal,
+    IS_SPOT: tl.constexpr, SIZE: tl.constexpr, WORDS: tl.constexpr, NUM_WORDS: tl.constexpr, NUM_SLOTS: tl.constexpr,
+    BLOCK: tl.constexpr, PARTS: tl.constexpr,
 ):  # fmt: skip
     """shadow_map [F, S, S] = max(shadow_map, depth - bias) where asked for, as bits of a float that is not negative.
 
-    Of a triangle's box it looks at words of `asked`, 32 texels each, and then at those of their texels that are asked
-    for: often none.
+    `block_geom` names the geom of PARTS blocks. Texels that planes compare are the same in every frame: plane_heights
+    [F, slots] hold these. Of a triangle's box it
+    looks at words, 8 x 4 texels each, and then at those of their texels that are asked for: often none.
     """
     block, frame = tl.program_id(0), tl.program_id(1)
-    matrix = views + (frame * num_geoms + tl.load(block_geom + block)) * 12
-    at = (block * BLOCK + tl.arange(0, BLOCK))[:, None]
+    matrix = views + (frame * num_geoms + tl.load(block_geom + block // PARTS)) * 12
+    at = block * BLOCK + tl.arange(0, BLOCK)
     ok = tl.load(whole + at) >= 0
     ax, ay, az = _corner(points, stride, at, ok, 0)
     bx, by, bz = _corner(points, stride, at, ok, 1)
@@ -294,35 +305,42 @@ def cast(
     from_x = tl.where(ok, low_x, 0.0).to(tl.int32)
     from_y = tl.where(ok, low_y, 0.0).to(tl.int32)
     to_x = tl.where(ok, high_x, 0.0).to(tl.int32)
-    wide = to_x // 32 - from_x // 32 + 1
-    count = tl.where(ok, wide * (tl.where(ok, high_y, 0.0).to(tl.int32) - from_y + 1), 0)
+    to_y = tl.where(ok, high_y, 0.0).to(tl.int32)
+    wide = to_x // 8 - from_x // 8 + 1
+    count = tl.where(ok, wide * (to_y // 4 - from_y // 4 + 1), 0)
     scale = 1.0 / tl.where(area != 0, area, 1.0)
     a0, b0 = (y1 - y2) * scale, (x2 - x1) * scale
     a1, b1 = (y2 - y0) * scale, (x0 - x2) * scale
     a2, b2 = (y0 - y1) * scale, (x1 - x0) * scale
     slope = tl.maximum(tl.abs(a0 * z0 + a1 * z1 + a2 * z2), tl.abs(b0 * z0 + b1 * z1 + b2 * z2))
     bias = 1.5 * slope + 9.5367431640625e-07
-    words = asked + frame.to(tl.int64) * (SIZE * WORDS)
+    words = asked + frame.to(tl.int64) * NUM_WORDS
     texels = shadow_map + frame.to(tl.int64) * (SIZE * SIZE)
-    for first in range(0, tl.max(count), AT_ONCE):
-        k = first + tl.arange(0, AT_ONCE)[None, :]
-        word = from_x // 32 + k % wide
-        py = from_y + k // wide
-        bits = tl.load(words + py * WORDS + word, mask=k < count, other=0)
-        bits &= (-1 << tl.maximum(from_x - word * 32, 0)) & ~(-2 << tl.minimum(to_x - word * 32, 31))
+    heights = plane_heights + frame.to(tl.int64) * NUM_SLOTS
+    for k in range(tl.max(count)):
+        left, bottom = (from_x // 8 + k % wide) * 8, (from_y // 4 + k // wide) * 4
+        columns = (255 << tl.maximum(from_x - left, 0)) & (255 >> tl.maximum(left + 7 - to_x, 0))
+        rows = (-1 << (tl.maximum(from_y - bottom, 0) * 8)) & ~(-2 << (tl.minimum(to_y - bottom, 3) * 8 + 7))
+        in_box = columns * 0x01010101 & rows
+        word = bottom // 4 * WORDS + left // 8
+        of_planes = tl.load(plane_asked + word, mask=k < count, other=0) & in_box
+        of_triangles = tl.load(words + word, mask=k < count, other=0) & in_box
+        bits = of_planes | of_triangles
         while tl.max((bits != 0).to(tl.int32)) > 0:
             lowest = bits & -bits
             bits ^= lowest
-            px = word * 32 + _log2_of_bit(lowest)
+            bit = _log2_of_bit(lowest)
+            px, py = left + bit % 8, bottom + bit // 8
             u, v = px.to(tl.float32) + 0.5, py.to(tl.float32) + 0.5
             e0 = a0 * (u - x1) + b0 * (v - y1)
             e1 = a1 * (u - x2) + b1 * (v - y2)
             e2 = a2 * (u - x0) + b2 * (v - y0)
             height = tl.maximum(e0 * z0 + e1 * z1 + e2 * z2 - bias, 0.0).to(tl.int32, bitcast=True)
-            is_inside = (lowest != 0) & (e0 >= 0) & (e1 >= 0) & (e2 >= 0)
-            place = texels + py * SIZE + px
-            is_higher = is_inside & (height > tl.load(place, mask=is_inside, other=0))
-            tl.atomic_max(place, height, mask=is_higher, sem="relaxed")
+            is_inside = (e0 >= 0) & (e1 >= 0) & (e2 >= 0)
+            texel = py * SIZE + px
+            is_plane = is_inside & ((of_planes & lowest) != 0)
+            _raise(heights + tl.load(plane_slots + texel, mask=is_plane, other=0), height, is_plane)
+            _raise(texels + texel, height, is_inside & ((of_triangles & lowest) != 0))
 
 
 @triton.jit
@@ -371,50 +389,87 @@ def _lit(x, y, z, nx, ny, nz, material, tint, eye, lights, NUM_LIGHTS: tl.conste
 
 
 @triton.jit
-def resolve(
-    nearest, queries, shadow_map, out, added, lit, dark, plane_points, plane_depth, vertices, normals, triangles,
-    vertex_geom, poses, views, num_geoms, materials, lights, eye, tint, focal, near,
-    NUM_LIGHTS: tl.constexpr, HAS_CASTER: tl.constexpr, IS_MIRRORED: tl.constexpr, HAS_MIRROR: tl.constexpr,
-    SIZE: tl.constexpr, SHADOW: tl.constexpr, BLOCK: tl.constexpr,
+def _plane_colours(
+    pixel, ok, frame, lit, dark, plane_compared, plane_slot, plane_heights,
+    HAS_CASTER: tl.constexpr, NUM_SLOTS: tl.constexpr,
 ):  # fmt: skip
-    """Colours of BLOCK pixels of a frame: of mirrored triangles per sample to `added`, else their means to `out`.
+    """(r, g, b) of pixels that see no triangle."""
+    base = lit + pixel * 3
+    if HAS_CASTER:
+        depth = tl.load(plane_compared + pixel, mask=ok, other=0.0)
+        slot = tl.load(plane_slot + pixel, mask=ok, other=0)
+        is_lit = _in_light(depth, plane_heights + frame.to(tl.int64) * NUM_SLOTS, slot, ok)
+        base = tl.where(is_lit, base, dark + pixel * 3)
+    red, green = tl.load(base, mask=ok, other=0), tl.load(base + 1, mask=ok, other=0)
+    return red, green, tl.load(base + 2, mask=ok, other=0)
 
-    What `cover` kept of mirrored triangles is cleared for the camera's.
-    """
-    frame, pixel, is_pixel, u, v, place = _pixels(SIZE, BLOCK)
+
+@triton.jit
+def _top_down(frame, pixel, SIZE: tl.constexpr):
+    """Where a pixel lies in the frames that are given out."""
+    return frame.to(tl.int64) * (SIZE * SIZE) + (SIZE - 1 - pixel // SIZE) * SIZE + pixel % SIZE
+
+
+@triton.jit
+def fill(
+    out, lit, dark, plane_compared, plane_slot, plane_heights,
+    HAS_CASTER: tl.constexpr, NUM_SLOTS: tl.constexpr, SIZE: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """The planes of BLOCK pixels of a frame; `resolve` draws the tiles anew where triangles are seen."""
+    frame = tl.program_id(1)
+    pixel = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    ok = pixel < SIZE * SIZE
+    red, green, blue = _plane_colours(
+        pixel, ok, frame, lit, dark, plane_compared, plane_slot, plane_heights, HAS_CASTER, NUM_SLOTS
+    )
+    place = out + _top_down(frame, pixel, SIZE) * 3
+    tl.store(place, red, mask=ok)
+    tl.store(place + 1, green, mask=ok)
+    tl.store(place + 2, blue, mask=ok)
+
+
+@triton.jit
+def _mean(samples):
+    """Of four samples [P, 4], rounded to 8 bits."""
+    return tl.floor(tl.sum(samples, 1, keep_dims=True) * 0.25 + 0.5).to(tl.uint8)
+
+
+@triton.jit
+def _with_triangle(base, first, second, is_lit, is_seen, is_reflection):
+    """A sample's colour: a triangle replaces that of the plane, and its reflection is added to it."""
+    colour = tl.where(is_reflection, base.to(tl.float32) + _eight_bits(first), _eight_bits(first))
+    colour = tl.minimum(colour + is_lit * _eight_bits(second), 255.0)
+    return tl.where(is_seen, colour, base.to(tl.float32))
+
+
+@triton.jit
+def resolve(
+    nearest, touched, queries, shadow_map, out, lit, dark, plane_compared, plane_slot, plane_heights, plane_points,
+    vertices, triangles, vertex_geom, normals, poses, views, num_geoms, materials, lights, eyes, reflectance, focal,
+    near,
+    NUM_LIGHTS: tl.constexpr, HAS_CASTER: tl.constexpr, NUM_SLOTS: tl.constexpr, SIZE: tl.constexpr,
+    SHADOW: tl.constexpr, WIDE: tl.constexpr, HIGH: tl.constexpr, COLUMNS: tl.constexpr, TILES: tl.constexpr,
+):  # fmt: skip
+    """Colours of a row of tiles of a frame, of those in which a triangle or its reflection is seen."""
+    row, frame = tl.program_id(0), tl.program_id(1)
     texels = shadow_map + frame.to(tl.int64) * (SHADOW * SHADOW)
-    kind = tl.load(plane_points + pixel * 4 + 3, mask=is_pixel, other=0.0)
-    red, green, blue = u * 0.0, u * 0.0, u * 0.0
-    base_r, base_g, base_b = u * 0.0, u * 0.0, u * 0.0
-    if not IS_MIRRORED:
-        is_light = kind >= 0
-        if HAS_CASTER:
-            is_light = (kind == 0) | _in_light(queries + place * 5 + 4, texels, kind > 0)
-        base = tl.where(is_light, lit + pixel * 3, dark + pixel * 3)
-        base_r = tl.load(base, mask=is_pixel, other=0).to(tl.float32)
-        base_g = tl.load(base + 1, mask=is_pixel, other=0).to(tl.float32)
-        base_b = tl.load(base + 2, mask=is_pixel, other=0).to(tl.float32)
-    for sample in range(4):
-        key = tl.load(nearest + place * 4 + sample, mask=is_pixel, other=0)
-        if IS_MIRRORED:
-            tl.store(nearest + place * 4 + sample, key * 0, mask=is_pixel)
-            is_seen = (key != 0) & (kind == 2)
-        else:
-            is_seen = _is_before_planes(key, plane_depth, pixel * 4 + sample, is_pixel)
-        cr, cg, cb = base_r, base_g, base_b
-        if HAS_MIRROR and not IS_MIRRORED:
-            cr = tl.minimum(cr + tl.load(added + place * 12 + sample * 3, mask=is_pixel, other=0.0), 255.0)
-            cg = tl.minimum(cg + tl.load(added + place * 12 + sample * 3 + 1, mask=is_pixel, other=0.0), 255.0)
-            cb = tl.minimum(cb + tl.load(added + place * 12 + sample * 3 + 2, mask=is_pixel, other=0.0), 255.0)
-        if tl.max(is_seen.to(tl.int32)) > 0:
+    for column in range(COLUMNS):
+        if tl.load(touched + frame * TILES + row * COLUMNS + column) != 0:
+            pixel, is_pixel, u, v, places = _samples(row, column, SIZE, WIDE, HIGH)
+            key = tl.load(nearest + places, mask=is_pixel, other=0)
+            is_mirror = tl.load(plane_points + pixel * 4 + 3, mask=is_pixel, other=0.0) == 2
+            is_reflection = (key != 0) & _is_reflection(key)
+            is_seen = (key != 0) & (~is_reflection | is_mirror)
             geom, i0, i1, i2, ax, ay, az, bx, by, bz, cx, cy, cz = _seen_corners(
                 key, is_seen, vertices, triangles, vertex_geom
             )
-            material = materials + geom * 5
-            view, pose = views + (frame * num_geoms + geom) * 12, poses + (frame * num_geoms + geom) * 12
+            pose, material = poses + (frame * num_geoms + geom) * 12, materials + geom * 5
+            seen_from = is_reflection.to(tl.int32)
+            view = views + ((seen_from * tl.num_programs(1) + frame) * num_geoms + geom) * 12
+            tint = tl.where(is_reflection, reflectance, 1.0)
             e0, e1, e2 = _weights(u, v, view, ax, ay, az, bx, by, bz, cx, cy, cz, focal, near, SIZE)
-            first_r, first_g, first_b = u * 0.0, u * 0.0, u * 0.0
-            second_r, second_g, second_b = u * 0.0, u * 0.0, u * 0.0
+            first_r, first_g, first_b = e0 * 0.0, e0 * 0.0, e0 * 0.0
+            second_r, second_g, second_b = e0 * 0.0, e0 * 0.0, e0 * 0.0
             for corner in range(3):
                 e = tl.where(corner == 0, e0, tl.where(corner == 1, e1, e2))
                 i = tl.where(corner == 0, i0, tl.where(corner == 1, i1, i2))
@@ -425,31 +480,30 @@ def resolve(
                 nx, ny, nz = _turned(
                     pose, tl.load(normals + i * 3), tl.load(normals + i * 3 + 1), tl.load(normals + i * 3 + 2)
                 )
-                r0, g0, b0, r1, g1, b1 = _lit(x, y, z, nx, ny, nz, material, tint, eye, lights, NUM_LIGHTS)
-                if IS_MIRRORED:  # one pass of all lights, without shadows
-                    r0, g0, b0 = r0 + r1, g0 + g1, b0 + b1
+                r0, g0, b0, r1, g1, b1 = _lit(
+                    x, y, z, nx, ny, nz, material, tint, eyes + seen_from * 3, lights, NUM_LIGHTS
+                )
+                # Reflections have one pass of all lights, without shadows.
+                r0, r1 = tl.where(is_reflection, r0 + r1, r0), tl.where(is_reflection, 0.0, r1)
+                g0, g1 = tl.where(is_reflection, g0 + g1, g0), tl.where(is_reflection, 0.0, g1)
+                b0, b1 = tl.where(is_reflection, b0 + b1, b0), tl.where(is_reflection, 0.0, b1)
                 first_r += e * tl.minimum(r0, 1.0)
                 first_g += e * tl.minimum(g0, 1.0)
                 first_b += e * tl.minimum(b0, 1.0)
                 second_r += e * tl.minimum(r1, 1.0)
                 second_g += e * tl.minimum(g1, 1.0)
                 second_b += e * tl.minimum(b1, 1.0)
-            first_r, first_g, first_b = _eight_bits(first_r), _eight_bits(first_g), _eight_bits(first_b)
-            if not IS_MIRRORED:
-                is_lit = u * 0.0 + 1.0
-                if HAS_CASTER:
-                    is_lit = _in_light(queries + place * 5 + sample, texels, is_seen).to(tl.float32)
-                first_r = tl.minimum(first_r + is_lit * _eight_bits(second_r), 255.0)
-                first_g = tl.minimum(first_g + is_lit * _eight_bits(second_g), 255.0)
-                first_b = tl.minimum(first_b + is_lit * _eight_bits(second_b), 255.0)
-            cr, cg, cb = tl.where(is_seen, first_r, cr), tl.where(is_seen, first_g, cg), tl.where(is_seen, first_b, cb)
-        if IS_MIRRORED:
-            tl.store(added + place * 12 + sample * 3, cr, mask=is_pixel)
-            tl.store(added + place * 12 + sample * 3 + 1, cg, mask=is_pixel)
-            tl.store(added + place * 12 + sample * 3 + 2, cb, mask=is_pixel)
-        red, green, blue = red + cr, green + cg, blue + cb
-    if not IS_MIRRORED:
-        top_down = frame.to(tl.int64) * (SIZE * SIZE) + (SIZE - 1 - pixel // SIZE) * SIZE + pixel % SIZE
-        tl.store(out + top_down * 3, tl.floor(red * 0.25 + 0.5).to(tl.uint8), mask=is_pixel)
-        tl.store(out + top_down * 3 + 1, tl.floor(green * 0.25 + 0.5).to(tl.uint8), mask=is_pixel)
-        tl.store(out + top_down * 3 + 2, tl.floor(blue * 0.25 + 0.5).to(tl.uint8), mask=is_pixel)
+            is_lit = 1.0
+            if HAS_CASTER:
+                point = tl.load(queries + places, mask=is_seen & ~is_reflection, other=0)
+                is_lit = _in_light(_depth_of(point), texels, _index_of(point), is_seen & ~is_reflection).to(tl.float32)
+            base_r, base_g, base_b = _plane_colours(
+                pixel, is_pixel, frame, lit, dark, plane_compared, plane_slot, plane_heights, HAS_CASTER, NUM_SLOTS
+            )
+            place = out + _top_down(frame, pixel, SIZE) * 3
+            red = _with_triangle(base_r, first_r, second_r, is_lit, is_seen, is_reflection)
+            tl.store(place, _mean(red), mask=is_pixel)
+            green = _with_triangle(base_g, first_g, second_g, is_lit, is_seen, is_reflection)
+            tl.store(place + 1, _mean(green), mask=is_pixel)
+            blue = _with_triangle(base_b, first_b, second_b, is_lit, is_seen, is_reflection)
+            tl.store(place + 2, _mean(blue), mask=is_pixel)

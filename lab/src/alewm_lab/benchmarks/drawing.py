@@ -88,8 +88,8 @@ def bench_drawing(
     device: str,
     blocks: tuple[int, ...],
     edges: tuple[float, ...],
-    covered: tuple[int, ...],
-    cast: tuple[int, ...],
+    tiles: tuple[int, ...],
+    casting: tuple[int, ...],
     batches: tuple[int, ...],
     picture: Path | None = None,
     profile: bool = False,
@@ -98,8 +98,8 @@ def bench_drawing(
 
     `picture` gets the first and the middle state: MuJoCo's frame, ours in C, and eight times their difference.
     """
-    if min(frames, repeats, *threads, *blocks, *covered, *cast, *batches) < 1:
-        raise InputError("Frames, repeats, threads, blocks, --covered, --cast and batches are 1 or more.")
+    if min(frames, repeats, *threads, *blocks, *tiles, *casting, *batches) < 1:
+        raise InputError("Frames, repeats, threads, blocks, --tiles, --casting and batches are 1 or more.")
     where = find_device(device)
     if profile:
         check_has_kernels(where)
@@ -112,7 +112,7 @@ def bench_drawing(
         drawn, spent = _timed(CRenderer(scene, count).draw, states.poses, repeats)
         rows.append(_row(f"C, {count} thread{'s' if count > 1 else ''}", frames, spent, *states.difference(drawn)))
     if where.type == "cuda" and triton_works():
-        sizes = itertools.product(blocks, edges, covered, cast)
+        sizes = itertools.product(blocks, edges, tiles, casting)
         rows += [_row(*found) for found in _on_gpu(states, where, repeats, sizes, batches, profile)]
     else:
         print("Triton on a GPU: not measured, there is none here")
@@ -158,14 +158,14 @@ def _on_gpu(
     batches: Sequence[int],
     profile: bool,
 ) -> Iterator[tuple[str, int, Seconds, float, float]]:
-    """One row for every batch and combination of sizes: of blocks, the longest edge, pixels and words side by side.
+    """One row for every batch and combination of sizes: of blocks, the longest edge, tiles, and blocks of casting.
 
     After the last, with `profile`, prints the kernels of its draw.
     """
     from alewm.kernels.raster_triton import Blocks, TritonRenderer
 
-    for block, edge, covered, cast in sizes:
-        renderer = TritonRenderer(states.scene, where, Blocks(block, block, edge, covered, cast))
+    for block, edge, tile, casting in sizes:
+        renderer = TritonRenderer(states.scene, where, Blocks(block, tile, edge, casting=casting))
         agreement = states.difference(renderer.draw(states.poses).cpu().numpy())
         for batch in batches:
             poses = np.resize(states.poses, (batch, *states.poses.shape[1:]))
@@ -176,7 +176,7 @@ def _on_gpu(
                 return drawn
 
             _, spent = _timed(draw, poses, repeats)
-            name = f"Triton, block {block}, edge {edge:g}, covered {covered}, cast {cast}, batch {batch}"
+            name = f"Triton, block {block}, edge {edge:g}, tile {tile}, casting {casting}, batch {batch}"
             yield name, batch, spent, *agreement
     if profile:
         print(f"one draw, {name}: {kernel_table(partial(draw, poses), where)}")

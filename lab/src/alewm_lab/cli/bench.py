@@ -136,14 +136,14 @@ class BenchDrawing:
     """Texels per side of the shadow map; 0 for the model's own."""
     device: str = "auto"
     """auto (a GPU where there is one), cpu, cuda or cuda:1."""
-    blocks: tuple[int, ...] = (32, 64, 128)
-    """On a GPU: triangles and pixels per program."""
+    blocks: tuple[int, ...] = (64, 128)
+    """On a GPU: triangles per program."""
     edges: tuple[float, ...] = (0.012, 0.024, 0.05)
     """On a GPU: metres that a triangle may be long before it is cut."""
-    covered: tuple[int, ...] = (1, 4)
-    """On a GPU: pixels of a triangle's bounding box that are looked at side by side."""
-    cast: tuple[int, ...] = (1, 4)
-    """On a GPU: words of 32 texels of its box on the shadow map, likewise."""
+    tiles: tuple[int, ...] = (32, 64)
+    """On a GPU: pixels per tile."""
+    casting: tuple[int, ...] = (32, 64)
+    """On a GPU: triangles per program that draws the shadow map."""
     batches: tuple[int, ...] = (16, 64, 256)
     """On a GPU: frames drawn at once."""
     picture: Maybe[Path] = None
