@@ -10,6 +10,7 @@ import torch
 
 from alewm.envs import cube
 from alewm.envs.cube import CubeVectorEnv
+from alewm.envs.cube_control import CUBE_POSITION, CUBE_QUATERNION
 from alewm.envs.offscreen import mujoco
 from alewm.envs.recording import episode_stream
 from alewm.errors import InputError
@@ -39,7 +40,7 @@ def start(number: int = 0) -> dict[str, np.ndarray]:
 
 def moved(row: dict[str, np.ndarray], position: tuple[float, float, float]) -> dict[str, np.ndarray]:
     qpos = row["qpos"].copy()
-    qpos[cube.CUBE_POSITION] = position
+    qpos[CUBE_POSITION] = position
     return {**row, "qpos": qpos}
 
 
@@ -128,7 +129,7 @@ def test_a_start_has_the_gripper_above_the_workspace_pointing_down():
 
 def test_a_cube_without_orientation_is_refused():
     rows = batch(start())
-    rows["qpos"][0, cube.CUBE_QUATERNION] = 0
+    rows["qpos"][0, CUBE_QUATERNION] = 0
     with pytest.raises(InputError, match=r"of the state must hold a quaternion of the cube .* episode 0 is zero"):
         CubeVectorEnv(1).set_state(rows)
 

@@ -28,6 +28,7 @@ import torch
 
 from alewm.envs.batched_drawing import MujocoSimulator
 from alewm.envs.contract import GoalEnv, Row, VectorGoalEnv
+from alewm.envs.cube_control import CUBE_POSITION, CUBE_QUATERNION, LeanCube, LeanPlanOracle, observation_of
 from alewm.envs.offscreen import OffscreenCamera, mujoco
 from alewm.envs.recording import episode_stream, full_length_episode
 from alewm.envs.simulated import Columns, Drawing, Film, SimulatedVectorEnv, Simulator
@@ -35,19 +36,14 @@ from alewm.errors import InputError
 from alewm.shapes import Float, Tensor
 from alewm.workers import num_available_cores
 
-# After `offscreen`, which chooses the back end that these look for when they are imported.
+# After `offscreen`, which chooses the back end that it looks for when it is imported.
 from ogbench.manipspace import lie  # isort: skip
-from ogbench.manipspace.envs.cube_env import CubeEnv as OGBenchCube  # isort: skip
-from ogbench.manipspace.oracles.plan.cube_plan import CubePlanOracle  # isort: skip
 
 IMAGE_SIZE = 224
 """Pixels per side of the native picture."""
 
 NUM_QPOS, NUM_QVEL = 21, 20
 """Arm 6, gripper 8, and of the cube position and quaternion (7), or linear and angular velocity (6)."""
-
-CUBE_POSITION, CUBE_QUATERNION = slice(14, 17), slice(17, 21)
-"""Where the cube's pose is in qpos."""
 
 START_EFFECTOR = (0.425, 0.0, 0.275)
 """Where the gripper starts, in metres."""
@@ -63,7 +59,7 @@ _GRIPPER_MATERIALS = ("ur5e/robotiq/black", "ur5e/robotiq/pad_gray")
 _CAMERA = "front_pixels"
 
 
-class CubeScene(OGBenchCube):  # type: ignore[misc]
+class CubeScene(LeanCube):
     """OGBench's environment with an opaque arm, a purple gripper and an invisible target, lent to one world at a time.
 
     The arm is opaque as with `ob_type="states"`; with `ob_type="pixels"` OGBench makes it nearly transparent.
@@ -71,8 +67,6 @@ class CubeScene(OGBenchCube):  # type: ignore[misc]
 
     def __init__(self) -> None:
         super().__init__(
-            env_type="single",
-            ob_type="states",
             mode="data_collection",
             visualize_info=False,
             terminate_at_goal=False,
@@ -151,6 +145,12 @@ SUCCESS_DISTANCE = 0.04
 _WORDS = "privileged/target_task"  # the one column that is text, and the same in every row
 
 
+def recorded_columns(known: Mapping[str, Any]) -> Columns:
+    """The columns of a state that OGBench describes as `known`."""
+    columns = {name.replace("/", "_"): np.asarray(values) for name, values in known.items() if name != _WORDS}
+    return {"observation": observation_of(known), **columns}
+
+
 class CubeSimulator(MujocoSimulator):
     """One world; all worlds of a process share the scene and the camera."""
 
@@ -187,9 +187,7 @@ class CubeSimulator(MujocoSimulator):
 
     def recorded(self, target: Float[np.ndarray, "3"], quaternion: Float[np.ndarray, "4"]) -> Columns:
         """The recorded columns with the target at this pose: OGBench's, with underscores for slashes."""
-        known = self.known_to_oracle(target, quaternion)
-        columns = {name.replace("/", "_"): np.array(values) for name, values in known.items() if name != _WORDS}
-        return {"observation": self._scene().compute_observation(), **columns}
+        return recorded_columns(self.known_to_oracle(target, quaternion))
 
     def known_to_oracle(self, target: Float[np.ndarray, "3"], quaternion: Float[np.ndarray, "4"]) -> dict[str, Any]:
         """OGBench's description of the state and of a target, under OGBench's names."""
@@ -287,20 +285,22 @@ def _episode(seed: int, index: int, new_goals: bool, max_steps: int, film: Film)
     world.load(sample_start(stream))
     target = sample_pose(stream)
     numbers = np.random.RandomState(stream.integers(2**32, size=8))
-    oracle = CubePlanOracle(scene(), noise=NOISE, noise_smoothing=NOISE_SMOOTHING)
+    oracle = LeanPlanOracle(scene(), noise=NOISE, noise_smoothing=NOISE_SMOOTHING)
 
     def plan() -> None:
         with global_numbers(numbers):
             oracle.reset(None, world.known_to_oracle(*target))
 
-    rows, actions, is_reached = [world.recorded(*target)], [], [False]
+    known = world.known_to_oracle(*target)
+    rows, actions, is_reached = [recorded_columns(known)], [], [False]
     film.shoot(world)
     plan()
     for _ in range(max_steps):
         # Rounded as it is stored, so that the recorded action repeats what happened.
-        action = oracle.select_action(None, world.known_to_oracle(*target)).astype(np.float32)
+        action = oracle.select_action(None, known).astype(np.float32)  # which does not look at the target
         world.advance(action, None)
-        rows.append(world.recorded(*target))
+        known = world.known_to_oracle(*target)
+        rows.append(recorded_columns(known))
         film.shoot(world)
         actions.append(action)
         is_reached.append(world.cube_distance(target[0]) <= SUCCESS_DISTANCE)
