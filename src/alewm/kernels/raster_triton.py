@@ -1,8 +1,7 @@
 """Frames of a triangle scene on a GPU, all frames of a batch at once; the kernels are in `raster_kernels`.
 
-`alewm-lab bench drawing` times it for several block sizes, cuts and batches; `bench check` compares it with MuJoCo's
-frames. Shadows on demand (`ask`) and tiles were tested in Triton's interpreter and compiled for Hopper, not run on a
-GPU yet.
+`alewm-lab bench drawing` times it for several block sizes, cuts and batches (docs/drawing.md has figures of an H200);
+`bench check` compares it with MuJoCo's frames.
 """
 
 import math
