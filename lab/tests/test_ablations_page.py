@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/ablations.md").read_text()
 PUBLISHED = read_results(ROOT / "results")
 RUNS = {(run.run.folder.parent.name, run.run.name): run for scale in PUBLISHED.scales for run in scale.runs}
-PAPER_SIZE = "TwoRoom, ViT-Tiny, 4,500 updates at 5e-5"
+PAPER_SIZE = "Two-Room, ViT-Tiny, 4,500 updates at 5e-5"
 (SCALE,) = [scale for scale in PUBLISHED.scales if scale_title(scale) == PAPER_SIZE]
 RESULTS_SECTION = "\n".join(scale_section(SCALE, read_paper(ROOT / "results"), ROOT / "docs/results.md", []))
 

@@ -49,7 +49,7 @@ def test_the_main_table_has_a_command_behind_every_success(library):
     for row in success.rows:
         for cell in row[2:]:
             assert [command.split()[1] for command in cell.commands] == ["train", "evaluate"] * 2
-    assert {row[1].text for row in counts.rows} == {"TwoRoom"}
+    assert {row[1].text for row in counts.rows} == {"Two-Room"}
     assert all(sum(int(part.split(": ")[1]) for part in row[3].text.split(", ")) == 4 for row in counts.rows)
     assert floors.rows[0][-1].text == "4"
     assert hyperparameters.rows[0][5].text in ("8", "32")

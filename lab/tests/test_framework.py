@@ -95,7 +95,7 @@ def test_captions_name_data_that_published_numbers_are_not_about(tmp_path):
         collect_task(task, library.data_path(task), num_episodes=1, seed=0, image_size=28, max_steps=1, jobs=1)
     assert data_notes(library, {"two-room"}) == ""
     note = data_notes(library, {"two-room", "push-t"})
-    assert note.startswith("PushT: Data of our own expert")
+    assert note.startswith("Push-T: Data of our own expert")
     table, drawing = Table.of("t", "A table.", ["a"], [["1"]]), ExperimentFigure("d", "A figure.", lambda _: Figure())
     noted = Outcome((table,), (drawing,), (Animation("f", "A film.", b""),)).noting(note)
     assert [each.caption for each in (*noted.tables, *noted.drawings, *noted.films)] == [

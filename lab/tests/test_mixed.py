@@ -52,7 +52,7 @@ def test_the_table_has_the_paper_s_figures_beside_ours(results):
     success, capacities = build(PAPER).outcome(results).tables
     assert [[cell.text for cell in row] for row in success.rows] == [
         ["Reacher", "80.00 ± 5.77", "64.00 ± 0.00", "85.17 ± 0.73", "63.95 ± 0.05", "12.5", "12.5", "12.5"],
-        ["TwoRoom", "50.00 ± 0.00", "16.00 ± 0.00", "36.17 ± 1.01", "21.33 ± 5.33", "12.5", "12.5", "12.5"],
+        ["Two-Room", "50.00 ± 0.00", "16.00 ± 0.00", "36.17 ± 1.01", "21.33 ± 5.33", "12.5", "12.5", "12.5"],
     ]
     assert [row[1].text for row in capacities.rows] == ["0.002", "0.200", "0.100"]
 

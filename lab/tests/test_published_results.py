@@ -226,9 +226,9 @@ def test_scales_are_never_mixed(published):
     scales = [(scale.example.steps, scale.example.learning_rate) for scale in read_published(results)]
     assert scales == [(9000, 5e-5), (4500, 2e-4), (4500, 5e-5), (4500, 5e-5)]
     assert len({scale.slug for scale in read_published(results)}) == 4
-    assert page_of(results).count("## TwoRoom") == 4
+    assert page_of(results).count("## Two-Room") == 4
     # Equal headings have anchors of their own, numbered as GitHub does.
-    title = "TwoRoom, ViT-Tiny, 4,500 updates at 5e-5"
+    title = "Two-Room, ViT-Tiny, 4,500 updates at 5e-5"
     for number in ("", "-1"):
         assert f"- [{title}](#tworoom-vit-tiny-4500-updates-at-5e-5{number})" in page_of(results)
 
@@ -479,6 +479,6 @@ def test_the_findings_name_the_differences_of_the_records():
     assert len(figure.data) == 7
     for name, *numbers, papers in figure.data:
         difference, low, high = (f"{number:+.1f}".replace("-", "−") for number in numbers)
-        if "5e-5" not in name or "TwoRoom" in name:  # the others are in the page of results
+        if "5e-5" not in name or "Two-Room" in name:  # the others are in the page of results
             assert f"{difference} ({low} to {high}" in text, name
             assert f"| {papers:+.1f} |" in text, name

@@ -66,11 +66,15 @@ class ResultsCommand:
     out: Maybe[Path] = None
     """The Markdown page to write, docs/results.md if not given. For experiments, the folder of the HTML page; if not
     given, `report` beside them."""
+    marked: Maybe[Path] = None
+    """Also write the table of ALeWM beside LeWM into this page, for example README.md, between its lines
+    `<!-- results: ... -->` and `<!-- /results -->`."""
 
     def run(self) -> None:
         """Writes the page and prints its path."""
         from alewm.errors import InputError
         from alewm_lab.publishing.experiment_page import is_experiment, write_experiments_report
+        from alewm_lab.publishing.main_results import write_marked
         from alewm_lab.publishing.results_page import write_results_page
 
         experiments = [folder for folder in self.folders if is_experiment(folder)]
@@ -82,6 +86,8 @@ class ResultsCommand:
             return
         if len(self.folders) != 1:
             raise InputError(f"The results page is made of one folder of records, got {len(self.folders)}.")
+        if self.marked is not None:
+            write_marked(self.marked, self.folders[0])
         print(write_results_page(self.folders[0], self.out or Path("docs/results.md")))
 
 

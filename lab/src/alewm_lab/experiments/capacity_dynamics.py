@@ -274,7 +274,7 @@ def _drawn(series: Series) -> Series:
 
 
 def _title(data_set: str) -> str:
-    return TASK_TITLES.get(data_set, "TwoRoom (2)")
+    return TASK_TITLES.get(data_set, "Two-Room (2)")
 
 
 TWO_DATA_SETS = Recipe("mixed", "one model on Reacher and Two-Room: q, success and capacity on each", build_mixed)

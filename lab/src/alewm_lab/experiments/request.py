@@ -30,7 +30,7 @@ from alewm_lab.presentation import scientific
 TINY_PRESET = "two-room-tiny"
 """ALeWM of the scales that need no GPU."""
 
-TASK_TITLES = {"two-room": "TwoRoom", "push-t": "PushT", "reacher": "Reacher", "cube": "OGBench-Cube"}
+TASK_TITLES = {"two-room": "Two-Room", "push-t": "Push-T", "reacher": "Reacher", "cube": "Cube"}
 """Tasks as tables call them, in the paper's order."""
 
 ScaleName = Literal["smoke", "tiny", "short", "long", "paper"]
@@ -97,8 +97,8 @@ class Scale:
             peak = self.learning_rate or OptimConfig().learning_rate
             return (
                 f"Scale long: {self.num_steps:,} updates per model with a learning rate of {scientific(peak)}. Updates "
-                f"times learning rate is {self.num_steps * peak:.1f}; the paper's ten epochs have 2.8 (TwoRoom), "
-                f"7.6 (PushT) and 6.9 (Reacher, OGBench-Cube)."
+                f"times learning rate is {self.num_steps * peak:.1f}; the paper's ten epochs have 2.8 (Two-Room), "
+                f"7.6 (Push-T) and 6.9 (Reacher, Cube)."
             )
         return "Scale paper: ten epochs."
 

@@ -47,7 +47,7 @@ _LONG_LEGEND = (
     "Each method's best configuration: of those with its name and d, the one with the highest success on validation "
     "pairs over the seeds that all have; ties go to the smaller λ, then to the smaller learning rate. Success in "
     "percent, ± is the standard error over seeds. Models other than ViT-Tiny plan with CEM 300 x 10. The paper's "
-    "updates times rate are 2.8 (TwoRoom), 7.6 (PushT) and 6.9 (Reacher, OGBench-Cube). " + _HOW
+    "updates times rate are 2.8 (Two-Room), 7.6 (Push-T) and 6.9 (Reacher, Cube). " + _HOW
 )
 
 
@@ -58,6 +58,8 @@ class Compared:
     found: PairedDifference
     ours: list[PublishedRun]
     theirs: list[PublishedRun]
+    settings: str
+    """The evaluation whose pairs they are."""
     num_pairs: int
     by_demonstration: bool
     """Whether pairs of one demonstration count together, since episodes are copies."""
@@ -94,7 +96,7 @@ def compare(ours: Configuration, theirs: Configuration) -> Compared | None:
             clusters = _column(first[0], settings, "demonstration")
             are_copies = len(set(clusters)) < len(set(_column(first[0], settings, "episode")))
             found = compare_paired(outcomes[0], outcomes[1], clusters)
-            return Compared(found, first, second, len(clusters), are_copies)
+            return Compared(found, first, second, settings, len(clusters), are_copies)
     return None
 
 
@@ -154,19 +156,25 @@ def distilled_table(scale: RunGroup, note: str) -> Table | None:
     return Table.of(f"{scale.slug}-distilled", caption, [*head, "pairs won, lost"], rows)
 
 
-def long_table(scales: Sequence[RunGroup]) -> Table | None:
-    """A row per task and method of long schedules, whatever their learning rates; None where LeWM meets no other."""
-    contests: dict[str, dict[str, list[Configuration]]] = {}
+def long_contests(scales: Sequence[RunGroup]) -> list[dict[str, list[Configuration]]]:
+    """Configurations of long schedules by method, for each task, data, model and schedule, whatever the rates."""
+    found: dict[str, dict[str, list[Configuration]]] = {}
     for scale in scales:
         for each in scale.configurations:
             if each.runs[0].steps >= LONG_STEPS and _settings_of(each) is not None:
                 config = each.config
                 shared = [config["task"], each.runs[0].steps, config["training"]["batch_size"], config["data"]]
                 place = json.dumps([*shared, config["model"]["encoder"], config["model"]["latent_dim"]])
-                contests.setdefault(place, {}).setdefault(method_of(each), []).append(each)
+                found.setdefault(place, {}).setdefault(method_of(each), []).append(each)
+    return list(found.values())
+
+
+def long_table(scales: Sequence[RunGroup]) -> Table | None:
+    """A row per task and method of long schedules, whatever their learning rates; None where LeWM meets no other."""
+    contests = long_contests(scales)
     rows: list[Row] = []
-    for methods in contests.values():
-        chosen = {name: _best(candidates) for name, candidates in methods.items()}
+    for methods in contests:
+        chosen = {name: best(candidates) for name, candidates in methods.items()}
         rival = chosen.get(TITLES["lewm"])
         for name, each in chosen.items():
             compared = compare(each, rival) if rival is not None and each != rival else None
@@ -188,7 +196,7 @@ def long_table(scales: Sequence[RunGroup]) -> Table | None:
                     *([NONE] * 3 if compared is None else _difference_cells(compared)),
                 ]
             )
-    if not any(TITLES["lewm"] in methods and len(methods) > 1 for methods in contests.values()):
+    if not any(TITLES["lewm"] in methods and len(methods) > 1 for methods in contests):
         return None
     head = [
         "task",
@@ -212,7 +220,7 @@ def _settings_of(each: Configuration) -> str | None:
     return next((settings for settings in _VALIDATION if each.evaluated(settings)), None)
 
 
-def _best(candidates: Sequence[Configuration]) -> Configuration:
+def best(candidates: Sequence[Configuration]) -> Configuration:
     """The best on validation pairs; a lone one needs none."""
     if len(candidates) == 1:
         return candidates[0]

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import astuple, dataclass
 from textwrap import fill
 from typing import Any
@@ -12,11 +12,11 @@ from matplotlib.figure import Figure
 from alewm.report.figures import capacity_bands
 from alewm.theme import Draw, Theme
 from alewm_lab.experiments.capacity_dynamics import Dynamics
-from alewm_lab.experiments.request import TASK_TITLES
-from alewm_lab.presentation import Curve, Point, panel_grid, scientific, success_curves
-from alewm_lab.publishing.comparison_table import compare, full_names, rival_of
+from alewm_lab.presentation import Curve, Point, panel_grid, success_curves
+from alewm_lab.publishing.comparison_table import full_names
+from alewm_lab.publishing.main_results import Contest
 from alewm_lab.publishing.published import Configuration, PublishedRun, RunGroup
-from alewm_lab.publishing.result_tables import fixed_capacities, imposed_on, paper_rate, with_fixed_capacities
+from alewm_lab.publishing.result_tables import fixed_capacities, imposed_on, with_fixed_capacities
 
 TITLE_WIDTH = 34
 """Characters of a line above a small panel."""
@@ -45,28 +45,15 @@ class ResultFigure:
         return hashlib.sha256(json.dumps(self.data).encode()).hexdigest()[:16]
 
 
-def difference_figure(scales: Sequence[RunGroup], paper: Mapping[str, Any]) -> ResultFigure | None:
-    """ALeWM as the paper sets it minus LeWM of its width, beside the paper's difference; None where none met LeWM."""
+def difference_figure(found: Sequence[Contest]) -> ResultFigure:
+    """ALeWM minus LeWM of its width, beside the paper's difference."""
     rows: list[tuple[str, float, float, float, float]] = []
-    for scale in scales:
-        rival = rival_of(scale)
-        theirs = None if rival is None else paper_rate(rival, paper)
-        if rival is None or theirs is None:
-            continue
-        width = rival.config["model"]["latent_dim"]
-        for each in scale.configurations:
-            if each.config["objective"]["method"] != "alewm" or each.config["model"]["latent_dim"] != width:
-                continue
-            ours, compared = paper_rate(each, paper), compare(each, rival)
-            if ours is None or compared is None:
-                continue
-            run, seeds = each.runs[0], " and ".join(str(len(runs)) for runs in (compared.ours, compared.theirs))
-            schedule = f"{run.steps:,} updates at {scientific(run.learning_rate)}"
-            name = f"{TASK_TITLES[each.config['task']]}, {schedule}\n{seeds} seeds, {compared.num_pairs} pairs"
-            low, high = (100 * bound for bound in compared.found.interval)
-            rows.append((name, 100 * compared.found.difference, low, high, ours - theirs))
-    if not rows:
-        return None
+    for contest in found:
+        seeds = " and ".join(str(count) for count in contest.num_seeds)
+        name = f"{contest.task}\n{contest.schedule}; {seeds} seeds, {contest.compared.num_pairs} pairs"
+        low, high = (100 * bound for bound in contest.compared.found.interval)
+        (ours, *_), (theirs, *_) = contest.papers
+        rows.append((name, 100 * contest.compared.found.difference, low, high, ours - theirs))
 
     def draw(theme: Theme) -> Figure:
         figure = Figure(figsize=(6.6, 1.1 + 0.5 * len(rows)), layout="constrained")
@@ -83,9 +70,9 @@ def difference_figure(scales: Sequence[RunGroup], paper: Mapping[str, Any]) -> R
         return figure
 
     caption = (
-        "ALeWM with the paper's settings minus LeWM of the same width, on the same pairs, beside the paper's "
-        "difference. Intervals are over seeds and episodes (demonstrations where episodes are copies); with one seed "
-        "they say nothing about other seeds."
+        "ALeWM minus LeWM of the same width, on the same pairs, beside the paper's difference. Intervals are over "
+        "seeds and episodes (demonstrations where episodes are copies); with one seed they say nothing about other "
+        "seeds."
     )
     return ResultFigure("differences", caption, [list(row) for row in rows], draw)
 

@@ -166,18 +166,18 @@ def _range(configurations: Sequence[Configuration], name: str) -> str:
 
 def _paper_cell(configuration: Configuration, paper: Mapping[str, Any]) -> str:
     """The paper's success for this method on this task, with its mean capacity; nothing for what it does not have."""
-    found = _papers(configuration, paper)
+    found = paper_values(configuration, paper)
     return NONE if found is None else f"{found[0]:.2f} ± {found[1]:.2f} at {found[2]:g}"
 
 
 def paper_rate(configuration: Configuration, paper: Mapping[str, Any]) -> float | None:
     """The paper's success (%) for this method on this task; None for what it does not have."""
-    found = _papers(configuration, paper)
+    found = paper_values(configuration, paper)
     return None if found is None else found[0]
 
 
-def _papers(configuration: Configuration, paper: Mapping[str, Any]) -> tuple[float, float, float] | None:
-    """Success, its standard error and the mean capacity."""
+def paper_values(configuration: Configuration, paper: Mapping[str, Any]) -> tuple[float, float, float] | None:
+    """The paper's success (%), its standard error and the mean capacity; None for what it does not have."""
     config = configuration.config
     task, width, method = config["task"], config["model"]["latent_dim"], config["objective"]["method"]
     for row in paper["rows"]:
@@ -185,13 +185,13 @@ def _papers(configuration: Configuration, paper: Mapping[str, Any]) -> tuple[flo
         if row["backbone"] != backbone(config):
             continue
         is_lewm = method == "lewm" and row["method"] != "ALeWM" and capacity == width
-        is_alewm = row["method"] == "ALeWM" and row["d_max"] == width and _is_the_papers(configuration)
+        is_alewm = row["method"] == "ALeWM" and row["d_max"] == width and _is_thepaper_values(configuration)
         if is_lewm or is_alewm:
             return rate, sem, capacity
     return None
 
 
-def _is_the_papers(configuration: Configuration) -> bool:
+def _is_thepaper_values(configuration: Configuration) -> bool:
     config = configuration.config
     selected = SELECTED.get((config["task"], config["model"]["latent_dim"]))
     own = (

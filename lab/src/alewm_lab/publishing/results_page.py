@@ -15,6 +15,7 @@ from alewm_lab.experiments.request import TASK_TITLES
 from alewm_lab.presentation import scientific
 from alewm_lab.publishing import result_tables as tables
 from alewm_lab.publishing.comparison_table import backbone, comparison_table, distilled_table, full_names, long_table
+from alewm_lab.publishing.main_results import contests, main_results
 from alewm_lab.publishing.published import PublishedRun, PublishedStudy, RunGroup, read_results
 from alewm_lab.publishing.result_figures import (
     ResultFigure,
@@ -66,10 +67,12 @@ def results_page(results: Path, out: Path) -> tuple[str, list[ResultFigure]]:
     published, paper = read_results(results), tables.read_paper(results)
     figures: list[ResultFigure] = []
     long = long_table(published.scales)
-    sections = [] if long is None else ["## Methods after long schedules\n", long.markdown()]
-    if paper is not None and (differences := difference_figure(published.scales, paper)) is not None:
-        figures.append(differences)
-        sections += ["## ALeWM and LeWM\n", _picture(differences)]
+    sections = []
+    if paper is not None and (found := contests(published.scales, paper)):
+        sections += ["## ALeWM and LeWM\n", main_results(found)]
+        figures.append(difference_figure(found))
+        sections.append(_picture(figures[-1]))
+    sections += [] if long is None else ["## Methods after long schedules\n", long.markdown()]
     sections += [part for scale in published.scales for part in scale_section(scale, paper, out, figures)]
     sections += _oscillators(published.studies, out)
     top = _top(results, out, _LEGEND if paper is None else _LEGEND + _PAPERS)

@@ -1,0 +1,174 @@
+"""ALeWM beside LeWM of the same width, task by task: the README's table, one sentence per task, one figure.
+
+A row is a task, its data and a schedule on which both were trained. Schedules of 12,000 updates and more compare each
+method's best configuration on validation pairs, whatever its learning rate; of shorter ones the rate with most seeds is
+shown, with the paper's settings.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from alewm.envs.collect_task import DEFAULT_EPISODES
+from alewm.errors import InputError
+from alewm.evaluation.statistics import Spread
+from alewm.files import write_text
+from alewm.tables import Row, Table
+from alewm_lab.experiments.request import TASK_TITLES
+from alewm_lab.presentation import scientific
+from alewm_lab.publishing.comparison_table import LONG_STEPS, TITLES, Compared, best, compare, long_contests, rival_of
+from alewm_lab.publishing.published import Configuration, PublishedRun, RunGroup, read_published
+from alewm_lab.publishing.result_tables import paper_values, read_paper
+
+_MARKED = re.compile(r"(<!-- results: [^\n]*-->\n).*?(<!-- /results -->)", re.S)
+"""The place of a page that holds the table."""
+
+_CAPTION = (
+    "Success (%) on held-out pairs of start and goal, mean over seeds ± standard error; in brackets the capacity that "
+    "was planned with. ViT-Tiny, 192 coordinates, CEM 300 x 30. The 95 % interval of the difference is a bootstrap "
+    "over seeds and episodes (demonstrations where episodes are copies). From 12,000 updates on, each method's rate "
+    "and λ are the best trained by validation pairs; below, the rate is the one with most seeds. Updates times rate "
+    "are at most 2.4 here, and 2.8 to 7.6 in the paper."
+)
+
+
+@dataclass(frozen=True)
+class Contest:
+    """ALeWM and LeWM of its width, trained on the same data with as many updates, and met on the same pairs."""
+
+    ours: Configuration
+    theirs: Configuration
+    compared: Compared
+    papers: tuple[tuple[float, float, float], tuple[float, float, float]]
+    """The paper's success, its error and the capacity, of ALeWM and of LeWM."""
+    num_configurations: tuple[int, int] = (1, 1)
+    """Those that each was chosen from."""
+
+    @property
+    def example(self) -> PublishedRun:
+        return self.ours.runs[0]
+
+    @property
+    def num_seeds(self) -> tuple[int, int]:
+        """Trainings of each that were compared."""
+        return len(self.compared.ours), len(self.compared.theirs)
+
+    @property
+    def task(self) -> str:
+        """What is told apart in the first column."""
+        episodes, title = self.example.config["data"]["episodes"], TASK_TITLES[self.example.config["task"]]
+        if self.example.config["task"] == "push-t":
+            return f"{title}, {'human demonstrations' if self.example.copies_demonstrations else 'our expert'}"
+        return title if episodes == DEFAULT_EPISODES else f"{title}, {episodes:,} episodes"
+
+    @property
+    def schedule(self) -> str:
+        """Updates and rates."""
+        rates = [scientific(each.runs[0].learning_rate) for each in (self.ours, self.theirs)]
+        return f"{self.example.steps:,} at {rates[0]}" + (f", LeWM {rates[1]}" if len(set(rates)) > 1 else "")
+
+    def sentence(self) -> str:
+        """Who is ahead, by how much, and what that rests on."""
+        reading = self.compared.found.verdict
+        verdict = "undecided" if reading == "undecided" else f"ALeWM is {reading}"
+        difference = self.compared.difference.replace(" (", " points (", 1)
+        seeds = " and ".join(f"{count} seed{'s' * (count > 1)}" for count in dict.fromkeys(self.num_seeds))
+        counts = "{} and {} configurations, ".format(*self.num_configurations)
+        chosen = counts if max(self.num_configurations) > 1 else ""
+        return (
+            f"**{self.task}**: {verdict}, {difference}; {self.example.steps:,} updates, {seeds}, {chosen}"
+            f"{self.compared.num_pairs:,} pairs."
+        )
+
+    def row(self) -> Row:
+        """Its cells in the table."""
+        compared = self.compared
+        ours, theirs = (
+            Spread.of([float(run.evaluations[compared.settings]["success_rate"]) for run in runs]).percent(1)
+            for runs in (compared.ours, compared.theirs)
+        )
+        capacity = Spread.of([float(run.evaluations[compared.settings]["mean_capacity"]) for run in compared.ours])
+        (paper, _, paper_capacity), (paper_lewm, _, _) = self.papers
+        return [
+            self.task,
+            self.schedule,
+            ", ".join(str(count) for count in dict.fromkeys(self.num_seeds)),
+            f"{compared.num_pairs:,}",
+            f"{ours} [{capacity.mean:.0f}]",
+            theirs,
+            compared.difference,
+            f"{paper:.1f} [{paper_capacity:.0f}], {paper_lewm:.1f}",
+        ]
+
+
+def contests(scales: Sequence[RunGroup], paper: Mapping[str, Any]) -> list[Contest]:
+    """All of them, tasks in their order, the longest schedule of each first."""
+    found: list[Contest] = []
+    for methods in long_contests(scales):
+        ours, theirs = (methods.get(TITLES[name], []) for name in ("alewm", "lewm"))
+        if ours and theirs:
+            counts = len(ours), len(theirs)
+            found += _contest(best(ours), best(theirs), paper, counts)
+    for scale in scales:
+        rival = rival_of(scale)
+        if rival is not None and scale.example.steps < LONG_STEPS:
+            found += [each for ours in scale.configurations for each in _contest(ours, rival, paper, (1, 1))]
+    return sorted(found, key=lambda contest: contest.example.scale[:2])
+
+
+def _contest(
+    ours: Configuration, theirs: Configuration, paper: Mapping[str, Any], counts: tuple[int, int]
+) -> list[Contest]:
+    """None or one: the paper has both, and both met the same pairs."""
+    papers = paper_values(ours, paper), paper_values(theirs, paper)
+    is_pair = ours.config["objective"]["method"] == "alewm" and theirs.config["objective"]["method"] == "lewm"
+    if not is_pair or papers[0] is None or papers[1] is None:
+        return []
+    if ours.config["model"]["latent_dim"] != theirs.config["model"]["latent_dim"]:
+        return []
+    compared = compare(ours, theirs)
+    return [] if compared is None else [Contest(ours, theirs, compared, (papers[0], papers[1]), counts)]
+
+
+def shown_contests(found: Sequence[Contest]) -> list[Contest]:
+    """Of each task and its data the longest schedule, and the shorter one with most seeds if it has more."""
+    shown: list[Contest] = []
+    for data in dict.fromkeys(contest.task for contest in found):
+        of_data = [contest for contest in found if contest.task == data]
+        longest = max(of_data, key=lambda contest: (contest.example.steps, contest.num_seeds))
+        repeated = max(of_data, key=lambda contest: contest.num_seeds)
+        shown += [longest, *([repeated] if min(repeated.num_seeds) > min(longest.num_seeds) else [])]
+    return shown
+
+
+def methods_table(found: Sequence[Contest]) -> Table:
+    """The rows of the README."""
+    head = ["task", "updates at rate", "seeds", "pairs", "ALeWM", "LeWM", "difference (points)", "paper: ALeWM, LeWM"]
+    return Table.of("main-results", _CAPTION, head, [contest.row() for contest in shown_contests(found)])
+
+
+def sentences(found: Sequence[Contest]) -> str:
+    """One for each task and its data, about the longest schedule."""
+    longest = {contest.task: contest for contest in reversed(shown_contests(found))}
+    return "".join(f"- {longest[task].sentence()}\n" for task in reversed(longest))
+
+
+def main_results(found: Sequence[Contest]) -> str:
+    """The table and the sentences."""
+    return f"{methods_table(found).markdown()}\n{sentences(found)}"
+
+
+def write_marked(page: Path, results: Path) -> None:
+    """Write the table and the sentences into `page`, between its two marks."""
+    before = page.read_text()
+    if len(_MARKED.findall(before)) != 1:
+        raise InputError(
+            f"{page} must have one place between lines <!-- results: ... --> and <!-- /results --> for the table."
+        )
+    paper = read_paper(results)
+    if paper is None:
+        raise InputError(f"{results} has no paper.json, the paper's table that ours is set beside.")
+    text = main_results(contests(read_published(results), paper))
+    write_text(page, _MARKED.sub(lambda marks: f"{marks[1]}{text}{marks[2]}", before))
