@@ -9,9 +9,11 @@ import pytest
 from alewm.errors import InputError
 from alewm.evaluation.statistics import Proportion
 from alewm.runs.folder import portable
+from alewm_lab.publishing.main_results import contests, methods_table, sentences, write_marked
 from alewm_lab.publishing.publication import publication_name, read_publication
 from alewm_lab.publishing.published import read_published
-from alewm_lab.publishing.result_figures import TITLE_WIDTH, difference_figure
+from alewm_lab.publishing.result_figures import TITLE_WIDTH
+from alewm_lab.publishing.result_tables import read_paper
 from alewm_lab.publishing.results_page import results_page, write_results_page
 from copied_results import RESULTS, ROOT, add, change, edit, page_of, publisher, replace_table, rows_of
 
@@ -230,19 +232,20 @@ def test_scales_are_never_mixed(published):
     # Equal headings have anchors of their own, numbered as GitHub does.
     title = "Two-Room, ViT-Tiny, 4,500 updates at 5e-5"
     for number in ("", "-1"):
-        assert f"- [{title}](#tworoom-vit-tiny-4500-updates-at-5e-5{number})" in page_of(results)
+        assert f"- [{title}](#two-room-vit-tiny-4500-updates-at-5e-5{number})" in page_of(results)
 
 
 def test_the_contents_link_to_every_heading(whole_page):
-    """Anchors as GitHub makes them: lower case, spaces as hyphens, other signs left out."""
+    """Anchors as GitHub makes them: lower case, spaces as hyphens, other signs left out, equal headings numbered."""
     text, _ = whole_page
     headings = re.findall(r"^## (.+)$", text, re.M)
     links = re.findall(r"^- \[(.+)\]\(#(.+)\)$", text, re.M)
     assert [title for title, _ in links] == headings
     assert len(headings) > 5
-    for title, anchor in links:
+    for place, (title, anchor) in enumerate(links):
         kept = [sign for sign in title.lower() if sign.isalnum() or sign in " -_"]
-        assert anchor == "".join(kept).replace(" ", "-")
+        number = headings[:place].count(title)
+        assert anchor == "".join(kept).replace(" ", "-") + (f"-{number}" if number else "")
 
 
 def test_imposed_capacities_and_other_settings_have_tables(published):
@@ -473,12 +476,59 @@ def test_configurations_that_nothing_chooses_between_are_refused(published):
         page_of(results)
 
 
+def test_the_main_results_prefer_long_schedules_and_keep_the_shorter_one_with_more_seeds(published):
+    """Two-Room after 4,500 updates with two seeds and after 12,000 with one; LeWM's rate there is its better one."""
+    for method, config in (("alewm", {}), ("lewm", LEWM)):
+        for seed in (3072, 3073):
+            published(f"{method}-{seed}", config={"training.seed": seed, **config})
+        published(f"{method}-long", config=config, **{"training.step": 12_000})
+        published(f"{method}-long", evaluation="validation", success_rate=0.5)
+    steeper = {"training.optim.learning_rate": 2e-4, **LEWM}
+    published("lewm-steep", config=steeper, **{"training.step": 12_000})
+    results = published("lewm-steep", evaluation="validation", success_rate=0.9)
+    set_episodes(results, "alewm-long", success=lambda n: True)
+    set_episodes(results, "lewm-steep", success=lambda n: n % 2 == 0)
+    found = contests(read_published(results), read_paper(results))
+    assert [[cell.text for cell in row[:3]] for row in methods_table(found).rows] == [
+        ["Two-Room", "12,000 at 5e-5, LeWM 2e-4", "1"],
+        ["Two-Room", "4,500 at 5e-5", "2"],
+    ]
+    assert re.fullmatch(
+        r"- \*\*Two-Room\*\*: ALeWM is ahead, \+50\.0 points \(\+4\d\.\d to \+5\d\.\d\); 12,000 updates, 1 seed, "
+        r"configurations tried: 1 and 2, 200 pairs\.\n",
+        sentences(found),
+    )
+
+
+def test_main_results_are_written_between_their_marks_alone(published, tmp_path):
+    published("alewm")
+    results, page = published("lewm", config=LEWM), tmp_path / "README.md"
+    page.write_text("# Mine\n\nNo place.\n")
+    with pytest.raises(InputError, match="must have one place between lines <!-- results"):
+        write_marked(page, results)
+    page.write_text("# Mine\n\n<!-- results: here -->\nold\n<!-- /results -->\nAfter.\n")
+    write_marked(page, results)
+    written = page.read_text()
+    assert written.startswith("# Mine\n\n<!-- results: here -->\n| task |")
+    assert written.endswith("200 pairs.\n<!-- /results -->\nAfter.\n")
+    assert "old" not in written
+    write_marked(page, results)
+    assert page.read_text() == written
+    (results / "paper.json").unlink()
+    with pytest.raises(InputError, match=r"has no paper\.json"):
+        write_marked(page, results)
+
+
 def test_the_findings_name_the_differences_of_the_records():
     text = (ROOT / "docs" / "findings.md").read_text()
-    figure = difference_figure(read_published(RESULTS), json.loads((RESULTS / "paper.json").read_text()))
-    assert len(figure.data) == 7
-    for name, *numbers, papers in figure.data:
-        difference, low, high = (f"{number:+.1f}".replace("-", "−") for number in numbers)
-        if "5e-5" not in name or "Two-Room" in name:  # the others are in the page of results
-            assert f"{difference} ({low} to {high}" in text, name
-            assert f"| {papers:+.1f} |" in text, name
+    found = contests(read_published(RESULTS), read_paper(RESULTS))
+    assert len(found) >= 9
+    for contest in found:
+        is_there = f"{contest.compared.difference[:-1]}" in text
+        assert is_there or "5e-5" in contest.schedule, contest.title  # the others are in the page of results
+        assert f"| {contest.papers[0][0] - contest.papers[1][0]:+.1f} |" in text, contest.title
+
+
+def test_the_figure_of_differences_has_every_contest(whole_page):
+    (figure,) = [figure for figure in whole_page[1] if figure.name == "differences"]
+    assert len(figure.data) == len(contests(read_published(RESULTS), read_paper(RESULTS)))

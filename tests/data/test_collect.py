@@ -6,13 +6,15 @@ import textwrap
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import h5py
 import numpy as np
 import pytest
 
-from alewm.data.collect import CollectionProgress, RecordedEpisodes, collect, collect_command
+from alewm.data.collect import CollectionProgress, RecordedEpisodes, collect, collect_command, collect_watched
 from alewm.data.store import EpisodeStore
+from alewm.data.writer import journal_path
 from alewm.errors import InputError
 from toy_episodes import HELD_EPISODE, forgetful_episodes, random_episodes
 
@@ -115,6 +117,21 @@ def test_a_source_that_leaves_episodes_out_is_refused(tmp_path: Path, num_worker
 def test_impossible_numbers_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="at least one episode"):
         collect(random_episodes, tmp_path / "a.h5", num_episodes=0, seed=1)
+
+
+@pytest.mark.parametrize("is_enough", [True, False])
+def test_a_disk_too_small_for_the_whole_file_is_reported_early(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], is_enough: bool
+) -> None:
+    """A complete file and its journal are of one size, and both are on the disk when the last episode is written."""
+    whole = collect(random_episodes, tmp_path / "whole.h5", num_episodes=64, seed=1).stat().st_size
+    free = (3 if is_enough else 0.5) * whole
+    monkeypatch.setattr("alewm.data.collect.shutil.disk_usage", lambda _: SimpleNamespace(free=free))
+    out = tmp_path / "a.h5"
+    collect_watched(random_episodes, out, "collecting", num_episodes=64, num_workers=1, seed=1)
+    said = capfd.readouterr().err
+    assert said.count("needs twice that until it is complete") == (not is_enough)
+    assert (str(journal_path(out)) in said) == (not is_enough)
 
 
 def test_a_file_from_elsewhere_is_converted_with_its_content(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Collect episodes into a store: simulated and compressed in parallel processes, written in episode order."""
 
 import shlex
+import shutil
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -222,6 +223,24 @@ class Collected:
         return f"{self.num_new_frames:,} new frames in {self.seconds:.1f} s: {rate}; {size}"
 
 
+_EPISODES_OF_AN_ESTIMATE = 32
+"""New episodes after which the size of the whole file is estimated."""
+
+
+def space_warning(out: Path, num_done: int, num_episodes: int) -> str:
+    """What to tell the user if the disk will be full before `out` is complete; empty while there is room."""
+    written = journal_path(out).stat().st_size
+    whole = written / num_done * num_episodes
+    missing, free = 2 * (whole - written), shutil.disk_usage(out.parent).free
+    if missing < free:
+        return ""
+    return (
+        f"{out} will have about {whole / 1e9:.1f} GB, and needs twice that until it is complete. Another "
+        f"{missing / 1e9:.1f} GB will be written and {free / 1e9:.1f} GB are free: make room, or interrupt and repeat the "
+        f"command on a larger disk. Finished episodes are in {journal_path(out)}."
+    )
+
+
 def collect_watched(
     source: EpisodeSource, out: Path, title: str, *, num_episodes: int, num_workers: int, **options: Any
 ) -> Collected:
@@ -234,6 +253,10 @@ def collect_watched(
             nonlocal num_new_frames
             if num_new_frames == 0:
                 bar.done = bar.before = now.num_done - 1  # what an interrupted run had finished
+            if now.num_done == bar.before + _EPISODES_OF_AN_ESTIMATE and (
+                note := space_warning(out, now.num_done, num_episodes)
+            ):
+                bar.say(note)
             num_new_frames = now.num_new_frames
             rate = num_new_frames / (time.perf_counter() - began)
             bar.advance(now.num_done - bar.done, f"{rate:,.0f} frames/s")

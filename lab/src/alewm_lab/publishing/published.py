@@ -11,6 +11,7 @@ from typing import Any
 from alewm.capacity.support import CapacitySupport, polynomial_prior
 from alewm.data.splits import held_out_counts
 from alewm.data.windows import WindowShape
+from alewm.envs.collect_task import DEFAULT_EPISODES
 from alewm.errors import InputError
 from alewm.evaluation.statistics import Spread
 from alewm.files import natural_order
@@ -85,6 +86,20 @@ class PublishedRun:
     def copies_demonstrations(self) -> bool:
         """Whether its data are copies of human demonstrations."""
         return " --demonstrations " in (self.run.provenance.get("data", {}).get("made_with") or "")
+
+    @property
+    def other_data(self) -> str:
+        """What its data are, in words, where they are not made as the paper's; else empty."""
+        if self.config["task"] == "push-t":
+            return "" if self.copies_demonstrations else "our expert"
+        episodes = self.config["data"]["episodes"]
+        return "" if episodes == DEFAULT_EPISODES else f"{episodes:,} episodes"
+
+    @property
+    def task_title(self) -> str:
+        """Its task and data."""
+        data = "human demonstrations" if self.copies_demonstrations else self.other_data
+        return ", ".join([TASK_TITLES[self.config["task"]], *([data] if data else [])])
 
     @property
     def _collecting(self) -> str | None:

@@ -49,8 +49,7 @@ def difference_figure(found: Sequence[Contest]) -> ResultFigure:
     """ALeWM minus LeWM of its width, beside the paper's difference."""
     rows: list[tuple[str, float, float, float, float]] = []
     for contest in found:
-        seeds = " and ".join(str(count) for count in contest.num_seeds)
-        name = f"{contest.task}\n{contest.schedule}; {seeds} seeds, {contest.compared.num_pairs} pairs"
+        name = f"{contest.title}\n{contest.schedule}; seeds: {contest.seeds}, pairs: {contest.compared.num_pairs:,}"
         low, high = (100 * bound for bound in contest.compared.found.interval)
         (ours, *_), (theirs, *_) = contest.papers
         rows.append((name, 100 * contest.compared.found.difference, low, high, ours - theirs))
@@ -63,7 +62,7 @@ def difference_figure(found: Sequence[Contest]) -> ResultFigure:
             axes.plot(difference, row, "o", color=theme.color(0), label="" if row else "our records, 95 % interval")
             axes.plot(papers, row, "D", color=theme.color(1), markersize=5, label="" if row else "paper, ten epochs")
         axes.axvline(0, color=theme.muted, linewidth=1)
-        axes.set(ylim=(len(rows) - 0.4, -0.6), xlabel="success of ALeWM minus success of LeWM (points)")
+        axes.set(ylim=(len(rows) - 0.4, -0.6), xlabel="ALeWM minus LeWM, success (points)")
         axes.set_yticks(range(len(rows)), [name for name, *_ in rows])
         axes.grid(axis="y", visible=False)
         figure.legend(loc="outside upper right", ncols=2)

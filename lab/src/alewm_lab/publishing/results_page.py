@@ -11,7 +11,6 @@ from typing import Any
 
 from alewm.files import write_bytes, write_text
 from alewm.theme import as_svg
-from alewm_lab.experiments.request import TASK_TITLES
 from alewm_lab.presentation import scientific
 from alewm_lab.publishing import result_tables as tables
 from alewm_lab.publishing.comparison_table import backbone, comparison_table, distilled_table, full_names, long_table
@@ -135,12 +134,9 @@ def scale_section(
 
 
 def scale_title(scale: RunGroup) -> str:
-    """Task, data where a task has two kinds, backbone and schedule."""
+    """Task, data, backbone and schedule."""
     run = scale.example
-    task = TASK_TITLES[run.config["task"]]
-    if run.copies_demonstrations:
-        task += " from human demonstrations"
-    return f"{task}, {backbone(run.config)}, {run.steps:,} updates at {scientific(run.learning_rate)}"
+    return f"{run.task_title}, {backbone(run.config)}, {run.steps:,} updates at {scientific(run.learning_rate)}"
 
 
 def _caption(scale: RunGroup) -> str:
