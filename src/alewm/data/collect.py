@@ -236,8 +236,8 @@ def space_warning(out: Path, num_done: int, num_episodes: int) -> str:
         return ""
     return (
         f"{out} will have about {whole / 1e9:.1f} GB, and needs twice that until it is complete. Another "
-        f"{missing / 1e9:.1f} GB will be written and {free / 1e9:.1f} GB are free: make room, or interrupt and repeat the "
-        f"command on a larger disk. Finished episodes are in {journal_path(out)}."
+        f"{missing / 1e9:.1f} GB will be written and {free / 1e9:.1f} GB are free: make room, or interrupt and "
+        f"repeat the command on a larger disk. Finished episodes are in {journal_path(out)}."
     )
 
 
