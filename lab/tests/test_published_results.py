@@ -9,7 +9,7 @@ import pytest
 from alewm.errors import InputError
 from alewm.evaluation.statistics import Proportion
 from alewm.runs.folder import portable
-from alewm_lab.publishing.main_results import contests, methods_table, sentences, write_marked
+from alewm_lab.publishing.main_results import comparisons, methods_table, sentences, write_marked
 from alewm_lab.publishing.publication import publication_name, read_publication
 from alewm_lab.publishing.published import read_published
 from alewm_lab.publishing.result_figures import TITLE_WIDTH
@@ -488,7 +488,7 @@ def test_the_main_results_prefer_long_schedules_and_keep_the_shorter_one_with_mo
     results = published("lewm-steep", evaluation="validation", success_rate=0.9)
     set_episodes(results, "alewm-long", success=lambda n: True)
     set_episodes(results, "lewm-steep", success=lambda n: n % 2 == 0)
-    found = contests(read_published(results), read_paper(results))
+    found = comparisons(read_published(results), read_paper(results))
     assert [[cell.text for cell in row[:3]] for row in methods_table(found).rows] == [
         ["Two-Room", "12,000 at 5e-5, LeWM 2e-4", "1"],
         ["Two-Room", "4,500 at 5e-5", "2"],
@@ -521,14 +521,14 @@ def test_main_results_are_written_between_their_marks_alone(published, tmp_path)
 
 def test_the_findings_name_the_differences_of_the_records():
     text = (ROOT / "docs" / "findings.md").read_text()
-    found = contests(read_published(RESULTS), read_paper(RESULTS))
+    found = comparisons(read_published(RESULTS), read_paper(RESULTS))
     assert len(found) >= 9
-    for contest in found:
-        is_there = f"{contest.compared.difference[:-1]}" in text
-        assert is_there or "5e-5" in contest.schedule, contest.title  # the others are in the page of results
-        assert f"| {contest.papers[0][0] - contest.papers[1][0]:+.1f} |" in text, contest.title
+    for comparison in found:
+        is_there = f"{comparison.compared.difference[:-1]}" in text
+        assert is_there or "5e-5" in comparison.schedule, comparison.title  # the others are in the page of results
+        assert f"| {comparison.papers[0][0] - comparison.papers[1][0]:+.1f} |" in text, comparison.title
 
 
-def test_the_figure_of_differences_has_every_contest(whole_page):
+def test_the_figure_of_differences_has_every_comparison(whole_page):
     (figure,) = [figure for figure in whole_page[1] if figure.name == "differences"]
-    assert len(figure.data) == len(contests(read_published(RESULTS), read_paper(RESULTS)))
+    assert len(figure.data) == len(comparisons(read_published(RESULTS), read_paper(RESULTS)))

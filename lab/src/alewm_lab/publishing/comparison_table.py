@@ -156,7 +156,7 @@ def distilled_table(scale: RunGroup, note: str) -> Table | None:
     return Table.of(f"{scale.slug}-distilled", caption, [*head, "pairs won, lost"], rows)
 
 
-def long_contests(scales: Sequence[RunGroup]) -> list[dict[str, list[Configuration]]]:
+def long_comparisons(scales: Sequence[RunGroup]) -> list[dict[str, list[Configuration]]]:
     """Configurations of long schedules by method, for each task, data, model and schedule, whatever the rates."""
     found: dict[str, dict[str, list[Configuration]]] = {}
     for scale in scales:
@@ -171,9 +171,9 @@ def long_contests(scales: Sequence[RunGroup]) -> list[dict[str, list[Configurati
 
 def long_table(scales: Sequence[RunGroup]) -> Table | None:
     """A row per task and method of long schedules, whatever their learning rates; None where LeWM meets no other."""
-    contests = long_contests(scales)
+    comparisons = long_comparisons(scales)
     rows: list[Row] = []
-    for methods in contests:
+    for methods in comparisons:
         chosen = {name: best(candidates) for name, candidates in methods.items()}
         rival = chosen.get(TITLES["lewm"])
         for name, each in chosen.items():
@@ -196,7 +196,7 @@ def long_table(scales: Sequence[RunGroup]) -> Table | None:
                     *([NONE] * 3 if compared is None else _difference_cells(compared)),
                 ]
             )
-    if not any(TITLES["lewm"] in methods and len(methods) > 1 for methods in contests):
+    if not any(TITLES["lewm"] in methods and len(methods) > 1 for methods in comparisons):
         return None
     head = [
         "task",
