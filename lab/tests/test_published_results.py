@@ -456,6 +456,22 @@ def test_after_long_schedules_each_method_has_the_rate_that_is_best_on_validatio
     assert by_method["LeWM"][-3:] == ["–", "–", "–"]
 
 
+@pytest.mark.parametrize(("finely_validated", "chosen"), [((5e-5, 2e-4), "2e-4"), ((2e-4,), "5e-5")])
+def test_more_validation_pairs_decide_where_all_configurations_have_them(published, finely_validated, chosen):
+    for rate, few, many in ((5e-5, 0.9, 0.7), (2e-4, 0.8, 0.95)):
+        config = {"training.optim.learning_rate": rate}
+        published(f"alewm-{rate}", config=config, **{"training.step": 12_000})
+        published(f"alewm-{rate}", evaluation="validation", success_rate=few)
+        if rate in finely_validated:
+            published(f"alewm-{rate}", evaluation="validation_5-per-episode", success_rate=many)
+    results = published("lewm", config=LEWM, **{"training.step": 12_000})
+    section = page_of(results).split("## Methods after long schedules")[1].split("\n## ")[0]
+    (row,) = (
+        [cell.strip() for cell in line.strip("|").split("|")] for line in section.splitlines() if "| ALeWM |" in line
+    )
+    assert row[4] == chosen
+
+
 def test_tiny_models_of_long_schedules_are_chosen_on_their_own_validation_pairs(whole_page):
     section = whole_page[0].split("## Methods after long schedules")[1].split("\n## ")[0]
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in section.splitlines()]

@@ -27,8 +27,9 @@ _TINY = "cem-300x10-30"
 _COMPARED = (FINE, "", f"{FINE}_{_TINY}", f"100-episodes_{_TINY}")
 """Settings on which methods are compared, the first of those that most runs have; the last two are of tiny models."""
 
-_VALIDATION = {"": "validation", f"{FINE}_{_TINY}": f"validation_{FINE}_{_TINY}"}
-"""Settings of test pairs, and of the validation pairs that choose configurations; the second are of tiny models."""
+_VALIDATION = {"": (f"validation_{FINE}", "validation"), f"{FINE}_{_TINY}": (f"validation_{FINE}_{_TINY}",)}
+"""Settings of test pairs, and of the validation pairs that choose configurations, more pairs first; the second are of
+tiny models."""
 
 _DISTILLED = "dynamics-distilled"
 
@@ -224,10 +225,11 @@ def best(candidates: Sequence[Configuration]) -> Configuration:
     """The best on validation pairs; a lone one needs none."""
     if len(candidates) == 1:
         return candidates[0]
-    validation = _VALIDATION[_settings_of(candidates[0]) or ""]
-    validated = [{run.seed: run for run in each.runs_with(validation)} for each in candidates]
-    seeds = set.intersection(*(set(runs) for runs in validated))
-    if not seeds:
+    for validation in _VALIDATION[_settings_of(candidates[0]) or ""]:
+        validated = [{run.seed: run for run in each.runs_with(validation)} for each in candidates]
+        if seeds := set.intersection(*(set(runs) for runs in validated)):
+            break
+    else:
         names = ", ".join(run.run.name for each in candidates for run in each.runs)
         raise InputError(
             f"No seed of these runs was evaluated on validation pairs in each configuration, so none can be chosen: "
