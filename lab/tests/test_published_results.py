@@ -500,6 +500,19 @@ def test_the_main_results_prefer_long_schedules_and_keep_the_shorter_one_with_mo
     )
 
 
+def test_the_shown_comparison_has_the_settings_that_validation_chose_also_where_they_are_not_the_papers(published):
+    """ALeWM's better λ of two is not the paper's, which LeWM's need not be either."""
+    for name, weight, rate in (("papers", 0.3, 0.5), ("ours", 0.2, 0.9)):
+        config = {"objective.regularizer_weight": weight}
+        published(name, config=config, **{"training.step": 12_000})
+        published(name, evaluation="validation", success_rate=rate)
+    results = published("lewm", config=LEWM, **{"training.step": 12_000})
+    (comparison,) = comparisons(read_published(results), read_paper(results))
+    assert comparison.ours.config["objective"]["regularizer_weight"] == 0.2
+    assert comparison.num_configurations == (2, 1)
+    assert comparison.row()[-1] == "100.0 [8], 88.2"
+
+
 def test_main_results_are_written_between_their_marks_alone(published, tmp_path):
     published("alewm")
     results, page = published("lewm", config=LEWM), tmp_path / "README.md"

@@ -119,11 +119,12 @@ def comparisons(scales: Sequence[RunGroup], paper: Mapping[str, Any]) -> list[Me
         ours, theirs = (methods.get(TITLES[name], []) for name in ("alewm", "lewm"))
         if ours and theirs:
             counts = len(ours), len(theirs)
-            found += _comparison(best(ours), best(theirs), paper, counts)
+            found += _comparison(best(ours), best(theirs), paper, counts, is_tuned=True)
     for scale in scales:
         rival = rival_of(scale)
         if rival is not None and scale.example.steps < LONG_STEPS:
-            found += [each for ours in scale.configurations for each in _comparison(ours, rival, paper, (1, 1))]
+            for each in scale.configurations:
+                found += _comparison(each, rival, paper, (1, 1), is_tuned=False)
     return sorted(found, key=_order)
 
 
@@ -134,10 +135,10 @@ def _order(comparison: MethodComparison) -> tuple[int, bool, int]:
 
 
 def _comparison(
-    ours: Configuration, theirs: Configuration, paper: Mapping[str, Any], counts: tuple[int, int]
+    ours: Configuration, theirs: Configuration, paper: Mapping[str, Any], counts: tuple[int, int], *, is_tuned: bool
 ) -> list[MethodComparison]:
-    """None or one: the paper has both, and both met the same pairs."""
-    papers = paper_values(ours, paper), paper_values(theirs, paper)
+    """None or one: the paper has both, ours with the paper's settings or tuned, and both met the same pairs."""
+    papers = paper_values(ours, paper, is_tuned=is_tuned), paper_values(theirs, paper)
     is_pair = ours.config["objective"]["method"] == "alewm" and theirs.config["objective"]["method"] == "lewm"
     if not is_pair or papers[0] is None or papers[1] is None:
         return []
