@@ -68,6 +68,11 @@ class MethodComparison:
         return len(self.compared.ours), len(self.compared.theirs)
 
     @property
+    def repetitions(self) -> tuple[int, int]:
+        """By which comparisons are ordered: trainings of the method that has fewer, then of both."""
+        return min(self.num_seeds), sum(self.num_seeds)
+
+    @property
     def seeds(self) -> str:
         """How many trainings of each were compared; one number where it is the same."""
         return " and ".join(str(count) for count in dict.fromkeys(self.num_seeds))
@@ -153,9 +158,9 @@ def shown_comparisons(found: Sequence[MethodComparison]) -> list[MethodCompariso
     shown: list[MethodComparison] = []
     for data in dict.fromkeys(comparison.title for comparison in found):
         of_data = [comparison for comparison in found if comparison.title == data]
-        longest = max(of_data, key=lambda comparison: (comparison.example.steps, comparison.num_seeds))
-        repeated = max(of_data, key=lambda comparison: comparison.num_seeds)
-        shown += [longest, *([repeated] if min(repeated.num_seeds) > min(longest.num_seeds) else [])]
+        longest = max(of_data, key=lambda comparison: (comparison.example.steps, comparison.repetitions))
+        repeated = max(of_data, key=lambda comparison: comparison.repetitions)
+        shown += [longest, *([repeated] if repeated.repetitions[0] > longest.repetitions[0] else [])]
     return shown
 
 
