@@ -527,14 +527,18 @@ def test_of_shorter_schedules_the_one_with_most_seeds_of_both_is_shown(published
 
 
 def test_main_results_are_written_between_their_marks_alone(published, tmp_path):
-    published("alewm")
-    results, page = published("lewm", config=LEWM), tmp_path / "README.md"
+    results, page = published("alewm"), tmp_path / "README.md"
+    page.write_text("# Mine\n\n<!-- results: here -->\nold\n<!-- /results -->\nAfter.\n")
+    with pytest.raises(InputError, match="no table to write"):
+        write_marked(page, results)
+    published("lewm", config=LEWM)
     page.write_text("# Mine\n\nNo place.\n")
     with pytest.raises(InputError, match="must have one place between lines <!-- results"):
         write_marked(page, results)
     page.write_text("# Mine\n\n<!-- results: here -->\nold\n<!-- /results -->\nAfter.\n")
     write_marked(page, results)
     written = page.read_text()
+    assert "Updates times rate are at most 0.2 here" in written  # 4,500 times 5e-5
     assert written.startswith("# Mine\n\n<!-- results: here -->\n| task |")
     assert written.endswith("200 pairs.\n<!-- /results -->\nAfter.\n")
     assert "old" not in written

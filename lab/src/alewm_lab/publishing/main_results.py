@@ -37,7 +37,7 @@ _CAPTION = (
     "was planned with. ViT-Tiny, 192 coordinates, CEM 300 x 30. The 95 % interval of the difference is a bootstrap "
     "over seeds and episodes (demonstrations where episodes are copies). From 12,000 updates on, each method "
     "has the learning rate and λ that are best on validation pairs, of those that were tried. Shorter schedules have "
-    "the rate with most seeds. Updates times rate are at most 2.4 here, and 2.8 to 7.6 in the paper."
+    "the rate with most seeds. Updates times rate are at most {most:.1f} here, and 2.8 to 7.6 in the paper."
 )
 
 
@@ -167,7 +167,10 @@ def shown_comparisons(found: Sequence[MethodComparison]) -> list[MethodCompariso
 def methods_table(found: Sequence[MethodComparison]) -> Table:
     """The rows of the README."""
     head = ["task", "updates at rate", "seeds", "pairs", "ALeWM", "LeWM", "difference (points)", "paper: ALeWM, LeWM"]
-    return Table.of("main-results", _CAPTION, head, [comparison.row() for comparison in shown_comparisons(found)])
+    shown = shown_comparisons(found)
+    runs = [each.runs[0] for comparison in shown for each in (comparison.ours, comparison.theirs)]
+    caption = _CAPTION.format(most=max(run.steps * run.learning_rate for run in runs))
+    return Table.of("main-results", caption, head, [comparison.row() for comparison in shown])
 
 
 def sentences(found: Sequence[MethodComparison]) -> str:
@@ -191,5 +194,8 @@ def write_marked(page: Path, results: Path) -> None:
     paper = read_paper(results)
     if paper is None:
         raise InputError(f"{results} has no paper.json, the paper's table that ours is set beside.")
-    text = main_results(comparisons(read_published(results), paper))
+    found = comparisons(read_published(results), paper)
+    if not found:
+        raise InputError(f"{results} holds no ALeWM and LeWM of the paper that met the same pairs: no table to write.")
+    text = main_results(found)
     write_text(page, _MARKED.sub(lambda marks: f"{marks[1]}{text}{marks[2]}", before))
