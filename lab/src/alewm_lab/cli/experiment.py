@@ -206,8 +206,9 @@ class CellJob(Train):
     fit_updates: int = 3_000
     """Updates of each probe and of each distilled network."""
     distill_frames: int = 200_000
-    """Frames of training episodes that dynamics are distilled from, at most. More cost GPU time and gain little: with
-    175 of 700 Two-Room episodes, 16,000 frames, success stayed within a point (docs/distillation.md)."""
+    """Frames that dynamics are distilled from: of as many training episodes as hold so many on average, spread evenly
+    over the file. More cost GPU time and gain little: with 175 of 700 Two-Room episodes, 16,000 frames, success stayed
+    within a point (docs/distillation.md)."""
     decoder_updates: int = 1_000
     """Updates of the decoder, which draws pictures and decides no number."""
 

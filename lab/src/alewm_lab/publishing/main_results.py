@@ -37,7 +37,7 @@ _CAPTION = (
     "was planned with. ViT-Tiny, 192 coordinates, CEM 300 x 30. The 95 % interval of the difference is a bootstrap "
     "over seeds and episodes (demonstrations where episodes are copies). From 12,000 updates on, each method "
     "has the learning rate and λ that are best on validation pairs, of those that were tried. Shorter schedules have "
-    "the rate with most seeds. Updates times rate are at most 2.4 here, and 2.8 to 7.6 in the paper."
+    "the rate with most seeds. Updates times rate are at most {most:.1f} here, and 2.8 to 7.6 in the paper."
 )
 
 
@@ -66,6 +66,11 @@ class MethodComparison:
     def num_seeds(self) -> tuple[int, int]:
         """Trainings of each that were compared."""
         return len(self.compared.ours), len(self.compared.theirs)
+
+    @property
+    def repetitions(self) -> tuple[int, int]:
+        """By which comparisons are ordered: trainings of the method that has fewer, then of both."""
+        return min(self.num_seeds), sum(self.num_seeds)
 
     @property
     def seeds(self) -> str:
@@ -119,11 +124,12 @@ def comparisons(scales: Sequence[RunGroup], paper: Mapping[str, Any]) -> list[Me
         ours, theirs = (methods.get(TITLES[name], []) for name in ("alewm", "lewm"))
         if ours and theirs:
             counts = len(ours), len(theirs)
-            found += _comparison(best(ours), best(theirs), paper, counts)
+            found += _comparison(best(ours), best(theirs), paper, counts, is_tuned=True)
     for scale in scales:
         rival = rival_of(scale)
         if rival is not None and scale.example.steps < LONG_STEPS:
-            found += [each for ours in scale.configurations for each in _comparison(ours, rival, paper, (1, 1))]
+            for each in scale.configurations:
+                found += _comparison(each, rival, paper, (1, 1), is_tuned=False)
     return sorted(found, key=_order)
 
 
@@ -134,10 +140,10 @@ def _order(comparison: MethodComparison) -> tuple[int, bool, int]:
 
 
 def _comparison(
-    ours: Configuration, theirs: Configuration, paper: Mapping[str, Any], counts: tuple[int, int]
+    ours: Configuration, theirs: Configuration, paper: Mapping[str, Any], counts: tuple[int, int], *, is_tuned: bool
 ) -> list[MethodComparison]:
-    """None or one: the paper has both, and both met the same pairs."""
-    papers = paper_values(ours, paper), paper_values(theirs, paper)
+    """None or one: the paper has both, ours with the paper's settings or tuned, and both met the same pairs."""
+    papers = paper_values(ours, paper, is_tuned=is_tuned), paper_values(theirs, paper)
     is_pair = ours.config["objective"]["method"] == "alewm" and theirs.config["objective"]["method"] == "lewm"
     if not is_pair or papers[0] is None or papers[1] is None:
         return []
@@ -152,16 +158,19 @@ def shown_comparisons(found: Sequence[MethodComparison]) -> list[MethodCompariso
     shown: list[MethodComparison] = []
     for data in dict.fromkeys(comparison.title for comparison in found):
         of_data = [comparison for comparison in found if comparison.title == data]
-        longest = max(of_data, key=lambda comparison: (comparison.example.steps, comparison.num_seeds))
-        repeated = max(of_data, key=lambda comparison: comparison.num_seeds)
-        shown += [longest, *([repeated] if min(repeated.num_seeds) > min(longest.num_seeds) else [])]
+        longest = max(of_data, key=lambda comparison: (comparison.example.steps, comparison.repetitions))
+        repeated = max(of_data, key=lambda comparison: comparison.repetitions)
+        shown += [longest, *([repeated] if repeated.repetitions[0] > longest.repetitions[0] else [])]
     return shown
 
 
 def methods_table(found: Sequence[MethodComparison]) -> Table:
     """The rows of the README."""
     head = ["task", "updates at rate", "seeds", "pairs", "ALeWM", "LeWM", "difference (points)", "paper: ALeWM, LeWM"]
-    return Table.of("main-results", _CAPTION, head, [comparison.row() for comparison in shown_comparisons(found)])
+    shown = shown_comparisons(found)
+    runs = [each.runs[0] for comparison in shown for each in (comparison.ours, comparison.theirs)]
+    caption = _CAPTION.format(most=max(run.steps * run.learning_rate for run in runs))
+    return Table.of("main-results", caption, head, [comparison.row() for comparison in shown])
 
 
 def sentences(found: Sequence[MethodComparison]) -> str:
@@ -185,5 +194,8 @@ def write_marked(page: Path, results: Path) -> None:
     paper = read_paper(results)
     if paper is None:
         raise InputError(f"{results} has no paper.json, the paper's table that ours is set beside.")
-    text = main_results(comparisons(read_published(results), paper))
+    found = comparisons(read_published(results), paper)
+    if not found:
+        raise InputError(f"{results} holds no ALeWM and LeWM of the paper that met the same pairs: no table to write.")
+    text = main_results(found)
     write_text(page, _MARKED.sub(lambda marks: f"{marks[1]}{text}{marks[2]}", before))

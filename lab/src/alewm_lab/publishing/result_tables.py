@@ -176,8 +176,13 @@ def paper_rate(configuration: Configuration, paper: Mapping[str, Any]) -> float 
     return None if found is None else found[0]
 
 
-def paper_values(configuration: Configuration, paper: Mapping[str, Any]) -> tuple[float, float, float] | None:
-    """The paper's success (%), its standard error and the mean capacity; None for what it does not have."""
+def paper_values(
+    configuration: Configuration, paper: Mapping[str, Any], *, is_tuned: bool = False
+) -> tuple[float, float, float] | None:
+    """The paper's success (%), its standard error and the mean capacity; None for what it does not have.
+
+    ALeWM must have the paper's settings, unless they were tuned here.
+    """
     config = configuration.config
     task, width, method = config["task"], config["model"]["latent_dim"], config["objective"]["method"]
     for row in paper["rows"]:
@@ -185,13 +190,14 @@ def paper_values(configuration: Configuration, paper: Mapping[str, Any]) -> tupl
         if row["backbone"] != backbone(config):
             continue
         is_lewm = method == "lewm" and row["method"] != "ALeWM" and capacity == width
-        is_alewm = row["method"] == "ALeWM" and row["d_max"] == width and _is_thepaper_values(configuration)
+        is_set = _is_the_papers(configuration) or (is_tuned and method == "alewm")
+        is_alewm = row["method"] == "ALeWM" and row["d_max"] == width and is_set
         if is_lewm or is_alewm:
             return rate, sem, capacity
     return None
 
 
-def _is_thepaper_values(configuration: Configuration) -> bool:
+def _is_the_papers(configuration: Configuration) -> bool:
     config = configuration.config
     selected = SELECTED.get((config["task"], config["model"]["latent_dim"]))
     own = (
