@@ -11,7 +11,8 @@ from alewm_lab.publishing.publish import publish_runs
 from alewm_lab.publishing.published import read_published
 
 SMALL = ("--steps", "4", "--batch-size", "8", "--candidates", "4", "--iterations", "1")
-SMALL += ("--fit-frames", "40", "--fit-updates", "10", "--distill-frames", "300", "--decoder-updates", "5")
+SMALL += ("--fit-frames", "40", "--fit-updates", "10", "--distill-frames", "300")
+SMALL += ("--distill-updates", "10", "--decoder-updates", "5")
 
 
 @pytest.fixture

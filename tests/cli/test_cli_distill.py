@@ -8,6 +8,7 @@ import torch
 
 import alewm as library
 from alewm.api import load
+from alewm.evaluation.distill_run import too_inaccurate
 from alewm.planning.planner import PlanningConfig
 from alewm.planning.search import CEMConfig
 from alewm.training.distill import DistillConfig
@@ -62,6 +63,17 @@ def test_another_setting_is_refused_with_the_difference(run, refused):
     assert "Capacity 5 is not supported" in refused("distill", run, "--capacity", 5)
     assert "--horizon" in refused("distill", run, *QUICK, "--horizon", 90, "--out", "long")
     assert contents(run / "distilled") == before
+
+
+def test_a_network_that_predicts_worse_than_the_model_is_announced(run):
+    found = library.distill(run, is_silent=True, config=DistillConfig(num_updates=20, hidden_dim=16)).networks
+    (capacity, each), *_ = found.items()
+    for distilled, is_worse in ((0.3, True), (0.1, False)):
+        errors = {"distilled": [0.1, distilled], "own": [0.2, 0.2]}
+        notes = too_inaccurate({capacity: each | {"validation_error": errors}})
+        assert len(notes) == is_worse
+        assert all("its error is 0.300 of the variance, the model's 0.200" in note for note in notes)
+        assert all("--updates 80" in note for note in notes)
 
 
 def test_plans_are_made_with_it_and_the_result_says_so(run, alewm_here):

@@ -4,6 +4,7 @@
 """
 
 import os
+import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
@@ -208,11 +209,11 @@ class Distill:
     """Units of each of the two hidden layers."""
     horizon: int = 5
     """Blocks of actions that the network is fitted to roll out; that of planning."""
-    updates: int = 3000
+    updates: int = 12_000
     """Updates of each network."""
     batch_size: int = 256
     """Windows per update."""
-    learning_rate: float = 3e-3
+    learning_rate: float = 1e-2
     """Highest learning rate."""
     seed: int = 3072
     """Of the first weights and the order of windows."""
@@ -226,7 +227,7 @@ class Distill:
     def run(self) -> None:
         """Writes the folder, prints the errors beside those of the model's own predictor, and its path."""
         from alewm.devices import find_device
-        from alewm.evaluation.distill_run import distill, distill_table
+        from alewm.evaluation.distill_run import distill, distill_table, too_inaccurate
         from alewm.training.distill import DistillConfig
 
         config = DistillConfig(
@@ -241,4 +242,6 @@ class Distill:
         device = find_device(self.device)
         found = distill(self.run_folder, self.capacities, config, data_path=self.data, out=self.out, device=device)
         print(distill_table(found.networks))
+        for note in too_inaccurate(found.networks):
+            print(note, file=sys.stderr)
         print(found.path)

@@ -146,6 +146,21 @@ def distill_table(networks: dict[int, dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
+def too_inaccurate(networks: dict[int, dict[str, Any]]) -> list[str]:
+    """A line for each network that predicts worse than the model it replaces, at the end of the rollout."""
+    lines = []
+    for capacity, each in networks.items():
+        distilled, own = (each["validation_error"][name][-1] for name in ("distilled", "own"))
+        if distilled > own:
+            lines.append(
+                f"The network for {capacity} coordinates predicts worse than the model's own predictor: its error is "
+                f"{distilled:.3f} of the variance, the model's {own:.3f}. Plans in it may reach fewer goals. Fit it "
+                f"longer (--updates {4 * each['settings']['num_updates']}) or make it wider (--hidden), with another "
+                f"--out."
+            )
+    return lines
+
+
 def _finished(folder: Path, asked: dict[str, Any], capacities: Sequence[int]) -> dict[int, dict[str, Any]]:
     """The networks that are there, all of which must be of these weights; those asked for, of these settings too."""
     found = {capacity: DYNAMICS.describe(path) for capacity, path in distilled_capacities(folder).items()}

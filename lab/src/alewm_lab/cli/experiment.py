@@ -204,7 +204,9 @@ class CellJob(Train):
     fit_frames: int = 20_000
     """Frames of training episodes that probes and the decoder are fitted to, at most."""
     fit_updates: int = 3_000
-    """Updates of each probe and of each distilled network."""
+    """Updates of each probe."""
+    distill_updates: int = 12_000
+    """Updates of each distilled network; as `alewm distill`."""
     distill_frames: int = 200_000
     """Frames that dynamics are distilled from: of as many training episodes as hold so many on average, spread evenly
     over the file. More cost GPU time and gain little: with 175 of 700 Two-Room episodes, 16,000 frames, success stayed
@@ -235,7 +237,7 @@ class CellJob(Train):
             amounts = {"num_train": self.fit_frames, "num_test": 5_000, "num_steps": self.fit_updates}
             probe_run(run, (), amounts, data_path=None, device=device)
         num_episodes = _episodes_holding(run, self.distill_frames)
-        distill(run, config=DistillConfig(num_updates=self.fit_updates, num_episodes=num_episodes), device=device)
+        distill(run, config=DistillConfig(num_updates=self.distill_updates, num_episodes=num_episodes), device=device)
         for settings in (usual, replace(usual, pairs_per_episode=5)):
             _evaluate(run, replace(settings, dynamics="distilled"), device, floors)
         if self.share is not None:
