@@ -10,7 +10,7 @@ import torch
 
 from alewm.capacity.support import CapacitySupport, survival
 from alewm.devices import at_least_float32
-from alewm.distributed import detached_mean
+from alewm.distributed import mean_across_ranks
 from alewm.model.world_model import BatchNorm, WorldModel
 from alewm.shapes import Float, Tensor
 from alewm.training.data import WindowBatch
@@ -22,8 +22,8 @@ from alewm.training.random_streams import RandomStreams
 def covariance_spectrum(rows: Float[Tensor, "N D"]) -> Float[Tensor, "D"]:
     """Eigenvalues of the covariance (divisor N) of all ranks' rows, largest first."""
     rows = at_least_float32(rows.detach())
-    centred = rows - detached_mean(rows.mean(0))
-    covariance = detached_mean(centred.mT @ centred / len(rows))
+    centred = rows - mean_across_ranks(rows.mean(0))
+    covariance = mean_across_ranks(centred.mT @ centred / len(rows))
     ascending: Tensor = torch.linalg.eigvalsh(covariance)
     return ascending.flip(0).clamp(min=0)  # rounding makes tiny eigenvalues negative
 
@@ -46,7 +46,7 @@ def variance(s: Float[Tensor, "B F D"]) -> Float[Tensor, "D"]:
     For a coordinate that is rarely active it exceeds the masked variance.
     """
     rows = at_least_float32(s.detach()).flatten(0, 1)
-    return detached_mean((rows - detached_mean(rows.mean(0))).square().mean(0))
+    return mean_across_ranks((rows - mean_across_ranks(rows.mean(0))).square().mean(0))
 
 
 def masked_variance(s: Float[Tensor, "B F D"], q: Float[Tensor, "B C"], support: CapacitySupport) -> Float[Tensor, "D"]:
@@ -56,8 +56,8 @@ def masked_variance(s: Float[Tensor, "B F D"], q: Float[Tensor, "B C"], support:
     """
     s = at_least_float32(s.detach())
     active = survival(q.detach().to(s.dtype), support)[:, None]
-    second = detached_mean((active * s.square()).mean((0, 1)))
-    first = detached_mean((active * s).mean((0, 1)))
+    second = mean_across_ranks((active * s.square()).mean((0, 1)))
+    first = mean_across_ranks((active * s).mean((0, 1)))
     return second - first.square()
 
 
