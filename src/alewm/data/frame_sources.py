@@ -201,7 +201,7 @@ class DownsampledFrames:
     """Frames of another source at a smaller size, computed whenever they are read."""
 
     def __init__(self, source: FrameSource, image_size: int) -> None:
-        check_image_size(image_size, source.shape[:2])
+        check_image_size(image_size, *source.shape[:2])
         self.shape = (image_size, image_size, 3)
         self.description = f"{source.description}, downsampled to {image_size} x {image_size} at each read"
         self._source = source
