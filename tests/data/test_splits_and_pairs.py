@@ -100,7 +100,15 @@ def test_sidecars_of_other_data_are_refused(tmp_path: Path) -> None:
         load_or_draw_pairs(store, splits)
 
 
-@pytest.mark.parametrize(("text", "message"), [("{", "not valid JSON"), ("{}", "lacks train"), ("[]", "lacks train")])
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "not valid JSON"),
+        ("{}", "lacks the field 'train'"),
+        ("[]", "lacks the field 'train'"),
+        ('{"train": [0], "validation": [1], "test": [2], "seed": 3072}', "lacks the field 'fingerprint'"),
+    ],
+)
 def test_a_damaged_sidecar_is_refused(tmp_path: Path, text: str, message: str) -> None:
     store = EpisodeStore.open(write_tape(tmp_path / "a.h5", [30] * 5))
     (tmp_path / "a.splits.json").write_text(text)
@@ -192,7 +200,7 @@ def test_sidecars_are_plain_json(tmp_path: Path) -> None:
 
 
 def test_pairs_of_training_episodes_are_of_those_long_enough_to_have_one(tmp_path: Path) -> None:
-    splits = Splits(train=(0, 1, 2, 3), validation=(), test=(), seed=0)
+    splits = Splits(train=(0, 1, 2, 3), validation=(), test=(), seed=0, fingerprint="")
     with EpisodeStore.open(write_tape(tmp_path / "a.h5", [30, 25, 26, 40])) as store:
         for most, expected in ((None, [0, 2, 3]), (2, [0, 2])):
             assert [pair.episode for pair in _stored_pairs(store, splits, "train", most)] == expected

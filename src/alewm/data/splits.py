@@ -20,7 +20,7 @@ import numpy as np
 from alewm.config import ADDED_LATER, to_dict
 from alewm.data import schema
 from alewm.data.checks import fault
-from alewm.data.schema import beside, check_fingerprint, kept_beside, read_config_sidecar, write_sidecar
+from alewm.data.schema import beside, check_fingerprint, kept_beside, read_sidecar, write_sidecar
 from alewm.data.store import EpisodeStore
 from alewm.errors import InputError
 
@@ -106,7 +106,7 @@ class Splits:
     validation: tuple[int, ...]
     test: tuple[int, ...]
     seed: int
-    fingerprint: str = ""
+    fingerprint: str
     """Of the data file the numbers refer to."""
     families: str = ""
     """How many families of copies were split and how they are known; empty where episodes were split."""
@@ -125,7 +125,7 @@ class Splits:
 
     @classmethod
     def load(cls, path: Path) -> "Splits":
-        return read_config_sidecar(path, cls, ("train", "validation", "test", "seed", "fingerprint"))
+        return read_sidecar(path, cls)
 
 
 def held_out_counts(num_eligible: int) -> tuple[int, int]:
@@ -146,7 +146,7 @@ def split_by_episode(lengths: np.ndarray, seed: int = SPLIT_SEED) -> Splits:
     order = np.random.default_rng(seed).permutation(eligible)
     validation, test = order[:num_validation], order[num_validation : num_validation + num_test]
     train = np.setdiff1d(np.arange(len(lengths)), np.concatenate([validation, test]))
-    return Splits(_numbers(train), _numbers(validation), _numbers(test), seed)
+    return Splits(_numbers(train), _numbers(validation), _numbers(test), seed, fingerprint="")
 
 
 def split_by_family(lengths: np.ndarray, families: np.ndarray, seed: int = SPLIT_SEED) -> Splits:
@@ -178,7 +178,7 @@ def split_by_family(lengths: np.ndarray, families: np.ndarray, seed: int = SPLIT
         turns = [int(m[i]) for i in range(max(map(len, members))) for m in members if i < len(m)]
         parts.append(turns[:count])
     train = np.flatnonzero(~np.isin(families, np.concatenate(held_out)))
-    return Splits(_numbers(train), _numbers(parts[0]), _numbers(parts[1]), seed)
+    return Splits(_numbers(train), _numbers(parts[0]), _numbers(parts[1]), seed, fingerprint="")
 
 
 def _num_families(sizes: np.ndarray, fewest: int, num_episodes: int) -> int:
@@ -278,8 +278,8 @@ class EvaluationPairs:
 
     validation: tuple[EvaluationPair, ...]
     test: tuple[EvaluationPair, ...]
-    seed: int = PAIR_SEED
-    fingerprint: str = ""
+    seed: int
+    fingerprint: str
     """Of the data file the rows refer to."""
     per_episode: int = field(default=1, metadata=ADDED_LATER)
     """Pairs of each episode; one too short for as many different starts has as many as it has."""
@@ -296,7 +296,7 @@ class EvaluationPairs:
 
     @classmethod
     def load(cls, path: Path) -> "EvaluationPairs":
-        return read_config_sidecar(path, cls, ("validation", "test", "seed", "fingerprint"))
+        return read_sidecar(path, cls)
 
 
 def draw_pairs(store: EpisodeStore, episodes: Iterable[int], seed: int = PAIR_SEED) -> tuple[EvaluationPair, ...]:
