@@ -15,7 +15,7 @@ from torch import nn
 from alewm.distributed import average_gradients, mean_across_ranks
 from alewm.model.world_model import WorldModel
 from alewm.shapes import Bool, Float, Tensor
-from alewm.training.config import OptimConfig
+from alewm.training.config import OptimConfig, TrainingConfig
 from alewm.training.objective import Losses, Objective
 from alewm.training.random_streams import RandomStreams, StepNoise
 
@@ -141,12 +141,11 @@ class PlainUpdates:
         objective: Objective,
         optimizer: torch.optim.Optimizer,
         streams: RandomStreams,
-        *,
-        clip_norm: float,
-        autocast_dtype: torch.dtype | None = None,
+        training: TrainingConfig,
     ) -> None:
         self.model, self.objective, self.optimizer, self.streams = model, objective, optimizer, streams
-        self.clip_norm, self.autocast_dtype = clip_norm, autocast_dtype
+        self.clip_norm = training.optim.clip_norm
+        self.autocast_dtype = training.autocast_dtype(streams.directions.device)
 
     def __call__(self, pixels: Tensor, actions: Tensor) -> StepResult:
         """Draw the update's noise and change the weights by one step."""

@@ -121,7 +121,8 @@ class Trainer:
         """
         with repeatable(self.config.training.deterministic), closing(self.loggers):
             self._resume()
-            update = self._updates()
+            plain = PlainUpdates(self.model, self.objective, self.optimizer, self.streams, self.config.training)
+            update = accelerated(plain, self.acceleration, self.device)
             self.model.train()
             self._clock = time.perf_counter()
             batches = batches_on(self.device, self.windows.training)
@@ -289,15 +290,3 @@ class Trainer:
             f"Loss or gradient became infinite or NaN by step {self.step}; the update was not applied. "
             f"{self.last_saved()} Check the data for extreme actions, or lower the learning rate."
         )
-
-    def _updates(self) -> Updates:
-        training = self.config.training
-        plain = PlainUpdates(
-            self.model,
-            self.objective,
-            self.optimizer,
-            self.streams,
-            clip_norm=training.optim.clip_norm,
-            autocast_dtype=training.autocast_dtype(self.device),
-        )
-        return accelerated(plain, self.acceleration.path, self.device, fused=self.acceleration.fused)

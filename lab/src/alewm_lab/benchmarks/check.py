@@ -22,7 +22,7 @@ from alewm.planning.search import CEMConfig
 from alewm.regularizers.quadrature import random_directions
 from alewm.regularizers.sigreg import mix_sigreg
 from alewm.shapes import Tensor
-from alewm.training.acceleration import GraphedUpdates, random_batch, updates_of
+from alewm.training.acceleration import Chosen, GraphedUpdates, random_batch, updates_of
 from alewm.training.presets import preset
 from alewm.training.step import repeatable
 from alewm_lab.benchmarks.drawing import MOST_FROM_A_CARD, compare_renderers
@@ -133,7 +133,7 @@ def _weights(preset_name: str, batch: int, where: torch.device) -> list[Tensor]:
     """What some updates of a new model lead to."""
     config = preset(preset_name)
     fused = why_not_fused(config.model.encoder) is None
-    update = updates_of(config, "graph", where, fused=fused)
+    update = updates_of(config, Chosen("graph", "compared", fused), where)
     assert isinstance(update, GraphedUpdates)
     data = random_batch(config, batch, where)
     for _ in range(_REPEATED_UPDATES):
@@ -152,7 +152,7 @@ def _losses(
 ) -> list[float]:
     config = preset(preset_name)
     config = replace(config, training=replace(config.training, precision="bfloat16"))
-    update = updates_of(config, "graph" if graphed else "none", where, fused=fused)
+    update = updates_of(config, Chosen("graph" if graphed else "none", "compared", fused), where)
     generator, size = torch.Generator().manual_seed(2), config.model.encoder.image_size
     losses = []
     for _ in range(num_updates):

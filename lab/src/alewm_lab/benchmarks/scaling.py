@@ -164,7 +164,7 @@ def _training(preset_name: str, sizes: Sizes, repeats: int, where: torch.device)
         config = preset(name)
         config = replace(config, training=replace(config.training, batch_size=batch))
         chosen = acceleration_of(config, where)
-        updates = updates_of(config, chosen.path, where, fused=chosen.fused)
+        updates = updates_of(config, chosen, where)
         call = partial(updates, *random_batch(config, batch, where))
         for _ in range(WARM_UPS + 1):  # the last of them is recorded
             call()
