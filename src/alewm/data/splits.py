@@ -186,7 +186,7 @@ def _num_families(sizes: np.ndarray, fewest: int, num_episodes: int) -> int:
     return max(fewest, int(np.searchsorted(np.cumsum(sizes), num_episodes)) + 1)
 
 
-def load_or_make_splits(store: EpisodeStore, by: SplitBy = "family", seed: int = SPLIT_SEED) -> Splits:
+def load_or_make_splits(store: EpisodeStore, by: SplitBy = "family") -> Splits:
     """The splits stored beside `store`; made and stored there if there are none.
 
     `by` family keeps copies together, and is the same as by episode for a file without copies. By episode, a file with
@@ -194,12 +194,12 @@ def load_or_make_splits(store: EpisodeStore, by: SplitBy = "family", seed: int =
     """
     path, variant = beside(store.path, "splits"), ""
     # Reuse the families of the usual split: finding them reads a whole column.
-    usual = _load(path, store, seed) if path.exists() else None
+    usual = _load(path, store) if path.exists() else None
     families = find_families(store) if usual is None else None
     if by == "episode" and (families is not None or (usual is not None and usual.families)):
         path, variant, families = beside(store.path, f"splits-{BY_EPISODE}"), BY_EPISODE, None
-        usual = _load(path, store, seed) if path.exists() else None
-    splits = usual or replace(_split(store, families, seed), fingerprint=store.fingerprint, variant=variant)
+        usual = _load(path, store) if path.exists() else None
+    splits = usual or replace(_split(store, families), fingerprint=store.fingerprint, variant=variant)
     if usual is None:
         with kept_beside(store.path):
             splits.save(path)
@@ -207,7 +207,7 @@ def load_or_make_splits(store: EpisodeStore, by: SplitBy = "family", seed: int =
     return splits
 
 
-def _load(path: Path, store: EpisodeStore, seed: int) -> Splits:
+def _load(path: Path, store: EpisodeStore) -> Splits:
     splits = Splits.load(path)
     check_fingerprint(path, splits.fingerprint, store.fingerprint, store.path)
     parts, last = (splits.train, splits.validation, splits.test), store.num_episodes - 1
@@ -217,15 +217,17 @@ def _load(path: Path, store: EpisodeStore, seed: int) -> Splits:
             f"{path} must name episodes from 0 to {last}, none of them twice and some for every part. Restore it from "
             f"a copy, or delete it to split anew."
         )
-    if splits.seed != seed:
-        raise InputError(f"{path} was made with split seed {splits.seed}, asked {seed}. Delete it to split anew.")
+    if splits.seed != SPLIT_SEED:
+        raise InputError(
+            f"{path} was made with split seed {splits.seed}, not {SPLIT_SEED} as everyone's. Delete it to split anew."
+        )
     return splits
 
 
-def _split(store: EpisodeStore, families: Families | None, seed: int) -> Splits:
+def _split(store: EpisodeStore, families: Families | None) -> Splits:
     if families is None:
-        return split_by_episode(store.lengths, seed)
-    splits = split_by_family(store.lengths, families.of_episode, seed)
+        return split_by_episode(store.lengths)
+    splits = split_by_family(store.lengths, families.of_episode)
     return replace(splits, families=f"{families.count} families of copies, {families.origin}")
 
 
@@ -346,19 +348,16 @@ def _pair_at(store: EpisodeStore, episode: int, start: int) -> EvaluationPair:
     return EvaluationPair(episode, start, goal, first + start, first + goal)
 
 
-def load_or_draw_pairs(
-    store: EpisodeStore, splits: Splits, seed: int | None = None, *, per_episode: int = 1
-) -> EvaluationPairs:
+def load_or_draw_pairs(store: EpisodeStore, splits: Splits, *, per_episode: int = 1) -> EvaluationPairs:
     """The pairs stored beside `store`; drawn and stored there if there are none.
 
-    With `per_episode` above one they are others, in a file of their own: `two-room.pairs-5.json`. `seed` is by default
-    `PAIR_SEED` for single pairs and `SEVERAL_SEED` for several.
+    With `per_episode` above one they are others, in a file of their own: `two-room.pairs-5.json`.
     """
     if per_episode < 1:
         raise InputError(f"An episode has at least one pair, asked {per_episode}.")
     kind = "-".join(["pairs", *([str(per_episode)] if per_episode > 1 else []), *filter(None, [splits.variant])])
     path = beside(store.path, kind)
-    seed = (PAIR_SEED if per_episode == 1 else SEVERAL_SEED) if seed is None else seed
+    seed = PAIR_SEED if per_episode == 1 else SEVERAL_SEED
     if path.exists():
         pairs = EvaluationPairs.load(path)
         check_fingerprint(path, pairs.fingerprint, store.fingerprint, store.path)
