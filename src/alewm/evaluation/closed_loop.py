@@ -172,7 +172,7 @@ class ClosedLoop:
     """Executed actions; zero once an episode is over."""
 
 
-def run_closed_loop(envs: GoalEnvs, pairs: GoalPairs, policy: BatchPolicy, *, budget: int = 50) -> ClosedLoop:
+def run_closed_loop(envs: GoalEnvs, pairs: GoalPairs, policy: BatchPolicy, *, budget: int) -> ClosedLoop:
     """The outcome of every episode under `policy` within `budget` environment steps.
 
     Success is tested after each step, never before the first, and stays: an episode that has once succeeded is over.

@@ -57,12 +57,11 @@ class HeldOutWindows:
     split: str
 
 
-def imagine_run(run: str | Path, *, data_path: Path | None = None, device: torch.device | None = None) -> Path:
+def imagine_run(run: Path, *, data_path: Path | None = None) -> Path:
     """The folder with what the newest checkpoint of `run` imagines, found beside it or made and written there.
 
     The data file is the one the run was trained on, at `data_path` if it has moved.
     """
-    run, device = Path(run), device or torch.device("cpu")
     checkpoint, folder = latest_checkpoint(run), run / IMAGINATION
     made_from = {
         "weights_sha256": weights_sha256(checkpoint),
@@ -71,7 +70,7 @@ def imagine_run(run: str | Path, *, data_path: Path | None = None, device: torch
     }
     if read_if_there(folder / DESCRIPTION).get("made_from") == made_from:
         return folder
-    with Trained.open(run, data_path, device) as trained:
+    with Trained.open(run, data_path, torch.device("cpu")) as trained:
         windows = held_out_windows(trained)
         capacity = _own_capacity(trained, windows)
         errors = _errors(run, trained, windows, capacity)
