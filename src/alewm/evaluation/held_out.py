@@ -265,6 +265,18 @@ SAMPLE_SEED = 42
 
 
 @dataclass(frozen=True)
+class EncodedWindows:
+    """Windows as the predictor meets them."""
+
+    rows: Int[np.ndarray, "B F"]
+    """File rows of their frames."""
+    features: Float[Tensor, "B F W"]
+    latents: Float[Tensor, "B F D"]
+    actions: Float[Tensor, "B G A"]
+    """Normalised action blocks between the frames."""
+
+
+@dataclass(frozen=True)
 class Trained:
     """A run's model in evaluation mode, its data and its splits."""
 
@@ -309,6 +321,15 @@ class Trained:
         parts = [self.model.encode(pixels[:, None]) for _, pixels in frames_ahead(self.store, rows, self.device)]
         features, latents = (torch.cat(side)[:, 0].float().cpu() for side in zip(*parts, strict=True))
         return features, latents
+
+    def windows_at(self, starts: Int[np.ndarray, " B"], shape: WindowShape) -> EncodedWindows:
+        """The windows of this shape whose first frames are at the rows `starts`."""
+        rows = shape.frame_rows(starts)
+        features, latents = self.encode_rows(rows.reshape(-1))
+        actions = shape.action_blocks(self.statistics.normalize(self.store.actions), starts)
+        return EncodedWindows(
+            rows, features.view(*rows.shape, -1), latents.view(*rows.shape, -1), torch.as_tensor(actions).float()
+        )
 
     def rows(self, part: str, most: int) -> Int[np.ndarray, " n"]:
         """At most `most` rows that have frames, of the episodes of `part`, drawn without repetition, increasing."""
