@@ -48,11 +48,9 @@ def bench_planner(
     for k in capacities:
         support.index_of(k)
     model = build_world_model(config.model, torch.Generator().manual_seed(0)).to(where).eval()
-    action_dim = config.model.action_dim // FRAME_SKIP
     cem = CEMConfig.with_a_tenth_elite(candidates, iterations)
     planning = PlanningConfig(cem=cem, episodes_per_batch=episodes)
-    search = choose_search(model, where)
-    planner = Planner(model, [0.0] * action_dim, [1.0] * action_dim, planning, inner_loop=search.inner_loop)
+    planner, search = _planner(model, planning, config.model.action_dim // FRAME_SKIP)
     generator = torch.Generator().manual_seed(1)
     now, goal = torch.randn(2, episodes, config.model.latent_dim, generator=generator).to(where)
     keys = [(0, episode, 0) for episode in range(episodes)]
@@ -66,7 +64,7 @@ def bench_planner(
         f"{preset_name} on {where}: {episodes} episodes at once, {candidates} candidates, {iterations} iterations, "
         f"horizon {planning.horizon}, median of {repeats}"
     )
-    print(f"search: {search.description}")
+    print(f"search: {search}")
     _print_plans(rows, episodes, alone)
     if profile:
         print(kernel_table(partial(plan, (capacities or support.capacities)[0]), where))
@@ -77,7 +75,7 @@ def bench_planner(
         candidates=candidates,
         iterations=iterations,
         device=where.type,
-        search=search.description,
+        search=search,
         milliseconds_by_capacity=rows,
         milliseconds_per_episode_by_capacity={k: milliseconds / episodes for k, milliseconds in rows.items()},
         reference_milliseconds_per_episode=alone,

@@ -170,12 +170,6 @@ def _paper_cell(configuration: Configuration, paper: Mapping[str, Any]) -> str:
     return NONE if found is None else f"{found[0]:.2f} ± {found[1]:.2f} at {found[2]:g}"
 
 
-def paper_rate(configuration: Configuration, paper: Mapping[str, Any]) -> float | None:
-    """The paper's success (%) for this method on this task; None for what it does not have."""
-    found = paper_values(configuration, paper)
-    return None if found is None else found[0]
-
-
 def paper_values(configuration: Configuration, paper: Mapping[str, Any]) -> tuple[float, float, float] | None:
     """The paper's success (%), its standard error and the mean capacity; None for what it does not have."""
     config = configuration.config
@@ -185,13 +179,13 @@ def paper_values(configuration: Configuration, paper: Mapping[str, Any]) -> tupl
         if row["backbone"] != backbone(config):
             continue
         is_lewm = method == "lewm" and row["method"] != "ALeWM" and capacity == width
-        is_alewm = row["method"] == "ALeWM" and row["d_max"] == width and _is_thepaper_values(configuration)
+        is_alewm = row["method"] == "ALeWM" and row["d_max"] == width and _has_the_papers_values(configuration)
         if is_lewm or is_alewm:
             return rate, sem, capacity
     return None
 
 
-def _is_thepaper_values(configuration: Configuration) -> bool:
+def _has_the_papers_values(configuration: Configuration) -> bool:
     config = configuration.config
     selected = SELECTED.get((config["task"], config["model"]["latent_dim"]))
     own = (
