@@ -328,8 +328,10 @@ def _film(
     chosen = choose_episodes(found.records, count)
     if not chosen:
         return
-    for index, (frames, goal) in zip(chosen, film(make_env(len(chosen)), pairs, found.outcome, chosen), strict=True):
+    taken, outcome = pairs.take(chosen), found.outcome
+    films = film(make_env(len(chosen)), taken, outcome.actions[chosen], outcome.steps[chosen])
+    for index, (frames, goal) in zip(chosen, films, strict=True):
         record = found.records[index]
-        outcome = "reached" if record.success else "missed"
+        ended = "reached" if record.success else "missed"
         start = f"-from-{record.start_step}" if pairs.streams else ""  # an episode may have several
-        write_gif(folder / f"episode-{record.episode:05d}{start}-{outcome}-k{record.capacity}.gif", frames, goal)
+        write_gif(folder / f"episode-{record.episode:05d}{start}-{ended}-k{record.capacity}.gif", frames, goal)
