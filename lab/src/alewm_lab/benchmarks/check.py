@@ -111,12 +111,12 @@ def _fused_blocks(preset_name: str, batch: int, where: torch.device) -> Iterator
 
 def _updates(preset_name: str, batch: int, where: torch.device) -> Iterator[Difference]:
     num_updates = 8
-    fast = _losses(preset_name, batch, where, num_updates, graphed=True)
-    plain = _losses(preset_name, batch, where, num_updates, graphed=False)
+    fast = _losses(preset_name, batch, where, num_updates, Chosen("graph", "compared"))
+    plain = _losses(preset_name, batch, where, num_updates, Chosen("none", "compared"))
     worst = max(abs(a - b) / abs(b) for a, b in zip(fast, plain, strict=True))
     yield Difference(f"{num_updates} recorded bfloat16 updates: losses, against plain ones", worst, 3e-2)
     if why_not_fused(preset(preset_name).model.encoder) is None:
-        fused = _losses(preset_name, batch, where, num_updates, graphed=True, fused=True)
+        fused = _losses(preset_name, batch, where, num_updates, Chosen("graph", "compared", fused=True))
         worst = max(abs(a - b) / abs(b) for a, b in zip(fused, plain, strict=True))
         yield Difference("the same with fused blocks", worst, 3e-2)
 
@@ -141,18 +141,10 @@ def _weights(preset_name: str, batch: int, where: torch.device) -> list[Tensor]:
     return [parameter.detach().clone() for parameter in update.plain.model.parameters()]
 
 
-def _losses(
-    preset_name: str,
-    batch: int,
-    where: torch.device,
-    num_updates: int,
-    *,
-    graphed: bool,
-    fused: bool = False,
-) -> list[float]:
+def _losses(preset_name: str, batch: int, where: torch.device, num_updates: int, chosen: Chosen) -> list[float]:
     config = preset(preset_name)
     config = replace(config, training=replace(config.training, precision="bfloat16"))
-    update = updates_of(config, Chosen("graph" if graphed else "none", "compared", fused), where)
+    update = updates_of(config, chosen, where)
     generator, size = torch.Generator().manual_seed(2), config.model.encoder.image_size
     losses = []
     for _ in range(num_updates):
