@@ -147,7 +147,7 @@ class LeRobotEpisodes(CameraEpisodes):
         content = value.get("bytes") if isinstance(value, dict) else None
         if content is None:
             raise InputError(f"{place}: an image was expected, found none.")
-        return self.size.apply(frame_files.decode_image(content, place), place)
+        return self.size.decoded(content, place)
 
     def _video_template(self) -> str | None:
         if self.info["features"][self.key]["dtype"] == "image":

@@ -84,8 +84,10 @@ class Recordings:
 
     def _episode(self, name: str) -> dict[str, np.ndarray]:
         recording = self._recording(name)
-        read = frame_files.read_images if recording.is_dir() else frame_files.read_video
-        pixels = read(recording, self.size)
+        if recording.is_dir():
+            pixels = frame_files.read_images(frame_files.image_files(recording), self.size, str(recording))
+        else:
+            pixels = frame_files.read_video(recording, self.size)
         path, columns, first_row = self._rows(name)
         columns = {key: values for key, values in columns.items() if key != EPISODE}
         num_rows = len(next(iter(columns.values()), ()))

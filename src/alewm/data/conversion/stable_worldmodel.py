@@ -138,7 +138,7 @@ class LanceEpisodes(_Episodes):
             place = f"{self.folder}, episode {episode}, step {step}"
             if not content:
                 raise InputError(f"{place}: no image. Write the table again.")
-            frames.append(self.size.apply(frame_files.decode_image(content, place), place))
+            frames.append(self.size.decoded(content, place))
         return frame_files.stacked(frames, f"{self.folder}, episode {episode}"), columns
 
 
@@ -178,8 +178,7 @@ class ColumnFolderEpisodes(_Episodes):
         images = sorted(
             (self.folder / self.key).glob(f"ep_{episode}_step_*"), key=lambda path: natural_order(path.name)
         )
-        frames = [self.size.apply(frame_files.decode_image(path.read_bytes(), str(path)), str(path)) for path in images]
-        return frame_files.stacked(frames, f"{self.folder / self.key}, episode {episode}"), columns
+        return frame_files.read_images(images, self.size, f"{self.folder / self.key}, episode {episode}"), columns
 
 
 @lru_cache(maxsize=2)
