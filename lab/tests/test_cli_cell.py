@@ -59,7 +59,8 @@ def test_a_cell_does_everything_once_and_comes_back_as_one_file(cell, tmp_path):
     evaluated = {path.parent.name for path in run.glob("evaluations/*/result.json")}
     search = "cem-4x1-2"
     imposed = {f"capacity-{k}_{search}" for k in (2, 4, 8, 16, 32)}
-    rest = {search, f"5-per-episode_{search}", f"validation_{search}", f"goal-full_{search}"}
+    pairs = ("", "5-per-episode_", "validation_", "validation_5-per-episode_")
+    rest = {f"{each}{search}" for each in (*pairs, "goal-full_")}
     distilled = {f"{search}_dynamics-distilled", f"5-per-episode_{search}_dynamics-distilled"}
     assert evaluated == imposed | rest | distilled
     assert said.out.splitlines()[-2:] == ["shared/alewm", "runs/alewm"]

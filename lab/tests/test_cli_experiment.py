@@ -28,6 +28,7 @@ def test_an_experiment_ends_in_a_page_that_results_can_make_again(alewm, alewm_h
     assert (tmp_path / "again/index.html").read_text() == text
     (run,) = (path.parent for path in (tmp_path / "runs/smoke").glob("*/config.json"))
     assert "some are experiments" in refused("results", folder, run)
+    assert "these folders are experiments" in refused("results", folder, "--marked", "README.md")
     left = alewm_here("experiment", "capacity-dynamics", "--scale", "smoke", "--dry-run")
     assert "1 runs, 1 of them finished" in left
     assert "alewm train" not in left

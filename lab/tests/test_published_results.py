@@ -9,7 +9,7 @@ import pytest
 from alewm.errors import InputError
 from alewm.evaluation.statistics import Proportion
 from alewm.runs.folder import portable
-from alewm_lab.publishing.main_results import contests, methods_table, sentences, write_marked
+from alewm_lab.publishing.main_results import comparisons, methods_table, sentences, shown_comparisons, write_marked
 from alewm_lab.publishing.publication import publication_name, read_publication
 from alewm_lab.publishing.published import read_published
 from alewm_lab.publishing.result_figures import TITLE_WIDTH
@@ -456,6 +456,22 @@ def test_after_long_schedules_each_method_has_the_rate_that_is_best_on_validatio
     assert by_method["LeWM"][-3:] == ["–", "–", "–"]
 
 
+@pytest.mark.parametrize(("finely_validated", "chosen"), [((5e-5, 2e-4), "2e-4"), ((2e-4,), "5e-5")])
+def test_more_validation_pairs_decide_where_all_configurations_have_them(published, finely_validated, chosen):
+    for rate, few, many in ((5e-5, 0.9, 0.7), (2e-4, 0.8, 0.95)):
+        config = {"training.optim.learning_rate": rate}
+        published(f"alewm-{rate}", config=config, **{"training.step": 12_000})
+        published(f"alewm-{rate}", evaluation="validation", success_rate=few)
+        if rate in finely_validated:
+            published(f"alewm-{rate}", evaluation="validation_5-per-episode", success_rate=many)
+    results = published("lewm", config=LEWM, **{"training.step": 12_000})
+    section = page_of(results).split("## Methods after long schedules")[1].split("\n## ")[0]
+    (row,) = (
+        [cell.strip() for cell in line.strip("|").split("|")] for line in section.splitlines() if "| ALeWM |" in line
+    )
+    assert row[4] == chosen
+
+
 def test_tiny_models_of_long_schedules_are_chosen_on_their_own_validation_pairs(whole_page):
     section = whole_page[0].split("## Methods after long schedules")[1].split("\n## ")[0]
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in section.splitlines()]
@@ -488,7 +504,7 @@ def test_the_main_results_prefer_long_schedules_and_keep_the_shorter_one_with_mo
     results = published("lewm-steep", evaluation="validation", success_rate=0.9)
     set_episodes(results, "alewm-long", success=lambda n: True)
     set_episodes(results, "lewm-steep", success=lambda n: n % 2 == 0)
-    found = contests(read_published(results), read_paper(results))
+    found = comparisons(read_published(results), read_paper(results))
     assert [[cell.text for cell in row[:3]] for row in methods_table(found).rows] == [
         ["Two-Room", "12,000 at 5e-5, LeWM 2e-4", "1"],
         ["Two-Room", "4,500 at 5e-5", "2"],
@@ -500,15 +516,45 @@ def test_the_main_results_prefer_long_schedules_and_keep_the_shorter_one_with_mo
     )
 
 
+def test_the_shown_comparison_has_the_settings_that_validation_chose_also_where_they_are_not_the_papers(published):
+    """ALeWM's better λ of two is not the paper's, which LeWM's need not be either."""
+    for name, weight, rate in (("papers", 0.3, 0.5), ("ours", 0.2, 0.9)):
+        config = {"objective.regularizer_weight": weight}
+        published(name, config=config, **{"training.step": 12_000})
+        published(name, evaluation="validation", success_rate=rate)
+    results = published("lewm", config=LEWM, **{"training.step": 12_000})
+    (comparison,) = comparisons(read_published(results), read_paper(results))
+    assert comparison.ours.config["objective"]["regularizer_weight"] == 0.2
+    assert comparison.num_configurations == (2, 1)
+    assert comparison.row()[-1] == "100.0 [8], 88.2"
+
+
+def test_of_shorter_schedules_the_one_with_most_seeds_of_both_is_shown(published):
+    """Three trainings of ALeWM and one of LeWM compare seeds no better than one and one."""
+    for rate, seeds in ((5e-5, {"alewm": 3, "lewm": 1}), (2e-4, {"alewm": 2, "lewm": 2})):
+        for method, config in (("alewm", {}), ("lewm", LEWM)):
+            for seed in range(seeds[method]):
+                changed = {"training.seed": seed, "training.optim.learning_rate": rate, **config}
+                results = published(f"{method}-{rate}-{seed}", config=changed)
+    for method, config in (("alewm", {}), ("lewm", LEWM)):
+        results = published(f"{method}-long", config=config, **{"training.step": 12_000})
+    found = comparisons(read_published(results), read_paper(results))
+    assert [each.schedule for each in shown_comparisons(found)] == ["12,000 at 5e-5", "4,500 at 2e-4"]
+
+
 def test_main_results_are_written_between_their_marks_alone(published, tmp_path):
-    published("alewm")
-    results, page = published("lewm", config=LEWM), tmp_path / "README.md"
+    results, page = published("alewm"), tmp_path / "README.md"
+    page.write_text("# Mine\n\n<!-- results: here -->\nold\n<!-- /results -->\nAfter.\n")
+    with pytest.raises(InputError, match="no table to write"):
+        write_marked(page, results)
+    published("lewm", config=LEWM)
     page.write_text("# Mine\n\nNo place.\n")
     with pytest.raises(InputError, match="must have one place between lines <!-- results"):
         write_marked(page, results)
     page.write_text("# Mine\n\n<!-- results: here -->\nold\n<!-- /results -->\nAfter.\n")
     write_marked(page, results)
     written = page.read_text()
+    assert "Updates times rate are at most 0.2 here" in written  # 4,500 times 5e-5
     assert written.startswith("# Mine\n\n<!-- results: here -->\n| task |")
     assert written.endswith("200 pairs.\n<!-- /results -->\nAfter.\n")
     assert "old" not in written
@@ -521,14 +567,15 @@ def test_main_results_are_written_between_their_marks_alone(published, tmp_path)
 
 def test_the_findings_name_the_differences_of_the_records():
     text = (ROOT / "docs" / "findings.md").read_text()
-    found = contests(read_published(RESULTS), read_paper(RESULTS))
+    found = comparisons(read_published(RESULTS), read_paper(RESULTS))
     assert len(found) >= 9
-    for contest in found:
-        is_there = f"{contest.compared.difference[:-1]}" in text
-        assert is_there or "5e-5" in contest.schedule, contest.title  # the others are in the page of results
-        assert f"| {contest.papers[0][0] - contest.papers[1][0]:+.1f} |" in text, contest.title
+    for comparison in found:
+        is_there = comparison.compared.difference[:-1] in text
+        # The others are in the page of results.
+        assert is_there or comparison not in shown_comparisons(found), comparison.title
+        assert f"| {comparison.papers[0][0] - comparison.papers[1][0]:+.1f} |" in text, comparison.title
 
 
-def test_the_figure_of_differences_has_every_contest(whole_page):
+def test_the_figure_of_differences_has_every_comparison(whole_page):
     (figure,) = [figure for figure in whole_page[1] if figure.name == "differences"]
-    assert len(figure.data) == len(contests(read_published(RESULTS), read_paper(RESULTS)))
+    assert len(figure.data) == len(comparisons(read_published(RESULTS), read_paper(RESULTS)))

@@ -14,7 +14,7 @@ from alewm.data.collect import RecordedEpisodes, collect
 from alewm.data.frame_sources import open_frames, verify_columns, verify_frames
 from alewm.data.inspection import describe_episodes
 from alewm.data.store import EpisodeStore
-from alewm.data.writer import StoreWriter, journal_path
+from alewm.data.writer import StoreWriter
 from alewm.errors import InputError
 from older_files import as_older_version, remove_checksums
 from toy_episodes import FRAME, tape, write_tape
@@ -179,19 +179,6 @@ def test_texts_that_were_changed_are_refused(tmp_path: Path) -> None:
         file.attrs["alewm_attributes"] = '{"seed": 3073}'
     with pytest.raises(InputError, match=r"a\.h5: the attributes 'alewm_attributes' .* differ from their checksum"):
         EpisodeStore.open(path)
-
-
-def test_a_file_begun_by_an_older_version_is_finished(tmp_path: Path) -> None:
-    """Its journal says `file_version` 1, and the records are the same."""
-    writer = StoreWriter(tmp_path / "a.h5")
-    writer.append(tape(0, 30))
-    writer.abandon()
-    journal = journal_path(tmp_path / "a.h5").read_bytes()
-    description = json.loads(journal[12 : 12 + int.from_bytes(journal[:8], "little")])
-    assert (description["file_version"], description["record_version"]) == (1, 2)
-    with StoreWriter(tmp_path / "a.h5") as writer:
-        writer.append(tape(30, 25))
-    assert (tmp_path / "a.h5").read_bytes() == write_tape(tmp_path / "b.h5", [30, 25]).read_bytes()
 
 
 def test_a_file_without_checksums_is_read_as_before(tmp_path: Path) -> None:

@@ -1,6 +1,8 @@
 """Cube is OGBench's: same control and physics, same picture with a purple gripper; its data are reproducible."""
 
 import math
+import os
+import signal
 from collections.abc import Iterator
 from typing import Any
 
@@ -81,6 +83,20 @@ def test_worlds_that_step_side_by_side_move_as_each_by_itself():
             alone[b].advance(actions[b].astype(np.float64), None)
     for name, values in envs.state().items():
         np.testing.assert_array_equal(values.numpy(), [world.state()[name] for world in alone])
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+def test_worlds_step_in_a_forked_process_too():
+    """As Gymnasium's asynchronous environments do, after a step in their parent."""
+    envs, still = CubeVectorEnv(2), torch.zeros(2, 5)
+    envs.step(still, torch.ones(2, dtype=torch.bool))
+    child = os.fork()
+    if child == 0:
+        signal.alarm(20)
+        envs.step(still, torch.ones(2, dtype=torch.bool))
+        os._exit(0)
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == 0
 
 
 def test_the_picture_is_ogbenchs_with_a_purple_gripper(reference):

@@ -47,9 +47,13 @@ def test_c_draws_the_reference(kind, seed):
 
 
 def small_scene(kind):
-    """Small, since the interpreter pays for every pixel of a box; a row of the map is one word of bits and a part."""
-    scene = random_scene(5, **(KINDS[kind] | {"shadow_size": 40, "size": 16, "num_geoms": 2}))
-    return scene, random_poses(5, scene, 2)
+    """Small, since the interpreter pays for every pixel of a box; tiles and words of texels reach over the edges.
+
+    Of a floor that mirrors every second column does not.
+    """
+    scene = random_scene(11, **(KINDS[kind] | {"shadow_size": 37, "size": 13, "num_geoms": 2}))
+    scene.plane_points[:, ::2, 3] = np.minimum(scene.plane_points[:, ::2, 3], 1)
+    return scene, random_poses(11, scene, 2)
 
 
 @pytest.mark.parametrize("kind", ["spot and mirror", "spot", "directional"])
@@ -62,7 +66,7 @@ def test_triton_draws_what_c_draws(kind, monkeypatch):
     unshadowed = CRenderer(replace(scene, has_caster=False)).draw(poses)
     assert share_of_different_pixels(frames.numpy(), unshadowed) > 0.01
     monkeypatch.setattr(raster_triton, "_MOST_BYTES", 1)  # frame by frame
-    others = TritonRenderer(scene, torch.device("cpu"), Blocks(128, 64, longest_edge=0.2, filled=64, casting=16))
+    others = TritonRenderer(scene, torch.device("cpu"), Blocks(128, 8, longest_edge=0.2, filled=64, casting=16))
     assert torch.equal(others.draw(poses), frames), "a second drawing in other blocks repeats the first"
 
 
@@ -97,10 +101,26 @@ def test_a_frame_depends_on_its_poses_alone():
 
 
 def test_nothing_before_the_camera_leaves_the_planes():
-    scene = random_scene(8)
+    scene = random_scene(8, size=13)
     poses = random_poses(8, scene, 1)
     poses.reshape(1, -1, 3, 4)[..., 3] = (0, 0, 50)  # behind the viewer
-    np.testing.assert_array_equal(CRenderer(scene).draw(poses)[0], scene.lit[::-1])
+    for renderer in (CRenderer(scene), TritonRenderer(scene, torch.device("cpu"), UNCUT)):
+        np.testing.assert_array_equal(renderer.draw(poses)[0], scene.lit[::-1])
+        assert renderer.draw(poses[:0]).shape == (0, 13, 13, 3)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "words"),
+    [
+        ({"triangles": 100}, "powers of two"),
+        ({"casting": 0}, "powers of two"),
+        ({"pixels": 4}, "at least 8 pixels"),
+        ({"longest_edge": 0.0}, "must be positive"),  # of no length: triangles would be halved for ever
+    ],
+)
+def test_blocks_that_no_kernel_can_take_are_refused(sizes, words):
+    with pytest.raises(InputError, match=words):
+        Blocks(**sizes)
 
 
 @pytest.mark.parametrize(

@@ -220,7 +220,8 @@ def use_journal(folder: Path) -> tuple[dict[str, Any], list[str]]:
     work = folder / "work"
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir()
-    shutil.copyfile(folder / "data.h5.journal", work / "data.h5.journal")
+    for name in ("data.h5.journal", "data.h5.partial"):
+        shutil.copyfile(folder / name, work / name)
     with StoreWriter(work / "data.h5", attributes=_JOURNALED) as writer:
         for number in range(writer.num_episodes, 4):
             writer.append(tape(30 * number, 30))
@@ -293,7 +294,7 @@ SUBJECTS = {
         ("config.json", "provenance.json", "result.json", "metrics.jsonl", "episodes.jsonl"),
         is_sealed=False,
     ),
-    "journal": Subject(make_journal, use_journal, ("data.h5.journal",), is_sealed=True),
+    "journal": Subject(make_journal, use_journal, ("data.h5.journal", "data.h5.partial"), is_sealed=True),
     "LeRobot 2": Subject(
         make_lerobot,
         use_lerobot,

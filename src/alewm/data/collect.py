@@ -16,7 +16,7 @@ from alewm.data import schema
 from alewm.data.codec import Compression
 from alewm.data.journal import described_in, remove_finished_journal
 from alewm.data.store import EpisodeStore
-from alewm.data.writer import StoreWriter, journal_path, make_record
+from alewm.data.writer import StoreWriter, journal_path, make_record, partial_path
 from alewm.errors import InputError
 from alewm.progress import Progress
 from alewm.workers import WorkerPool
@@ -229,15 +229,14 @@ _EPISODES_OF_AN_ESTIMATE = 32
 
 def space_warning(out: Path, num_done: int, num_episodes: int) -> str:
     """What to tell the user if the disk will be full before `out` is complete; empty while there is room."""
-    written = journal_path(out).stat().st_size
-    whole = written / num_done * num_episodes
-    missing, free = 2 * (whole - written), shutil.disk_usage(out.parent).free
+    written = sum(path.stat().st_size for path in (partial_path(out), journal_path(out)))
+    missing, free = written * (num_episodes / num_done - 1), shutil.disk_usage(out.parent).free
     if missing < free:
         return ""
     return (
-        f"{out} will have about {whole / 1e9:.1f} GB, and needs twice that until it is complete. Another "
-        f"{missing / 1e9:.1f} GB will be written and {free / 1e9:.1f} GB are free: make room, or interrupt and "
-        f"repeat the command on a larger disk. Finished episodes are in {journal_path(out)}."
+        f"{out} will have about {(written + missing) / 1e9:.1f} GB. Another {missing / 1e9:.1f} GB will be written and "
+        f"{free / 1e9:.1f} GB are free: make room, or interrupt, move {partial_path(out)} and {journal_path(out)} to a "
+        f"larger disk and repeat the command there."
     )
 
 

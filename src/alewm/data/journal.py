@@ -1,17 +1,16 @@
 """Finished episodes of an unfinished file: one record each, in a file that survives a kill and a power cut.
 
-An episode is checked, its frames are compressed, and it becomes one record that describes itself. The journal is a file
-of such records that is only appended to: each has its length, its CRC-32 and its bytes. Reading stops at the first
-record that is incomplete, and the next append overwrites it. HDF5 makes no such promise, so episodes are written here
-first; see `StoreWriter`.
+An episode is checked, its frames are compressed, and it becomes one record that describes itself. Records travel from
+the processes that make them to the one that writes. There the frames go into the file, and the journal keeps the rest
+of the record and where each frame is; see `StoreWriter`.
 
-A killed process loses no record: the operating system has them. A power cut takes what the system had not put onto the
-disk yet. It is told to every `FLUSH_SECONDS`, and what it had not finished is often found as zeros.
+The journal is only appended to: each record has its length, its CRC-32 and its bytes. Reading stops at the first record
+that is incomplete, and the next append overwrites it. A killed process loses no record: the operating system has them.
+A power cut takes what the system had not put onto the disk yet, which is often found as zeros.
 """
 
 import json
 import os
-import time
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -173,12 +172,18 @@ def _described(columns: Mapping[str, np.ndarray], frames: Mapping[str, EncodedFr
     return ", ".join(parts) or "no column"
 
 
-RECORD_VERSION = 2
-"""Raised whenever `to_bytes` writes what an older `from_bytes` misreads."""
+RECORD_VERSION = 3
+"""Raised whenever a journal holds what an older version misreads."""
+
+Places = Mapping[str, np.ndarray]
+"""Where the streams of each frame column begin in the file, int64 [rows]; 0 where a row was not drawn."""
 
 
-def to_bytes(episode: EncodedEpisode) -> bytes:
-    """`episode` as one record: the length of a JSON header, the header, then the data it describes."""
+def to_bytes(episode: EncodedEpisode, places: Places | None = None) -> bytes:
+    """`episode` as one record: the length of a JSON header, the header, then the data it describes.
+
+    With `places`, these stand where the frames would.
+    """
     header: dict[str, Any] = {
         "columns": [[name, values.dtype.str, list(values.shape)] for name, values in episode.columns.items()],
         "frames": [[name, list(f.shape), len(f.sizes)] for name, f in episode.frames.items()],
@@ -186,13 +191,23 @@ def to_bytes(episode: EncodedEpisode) -> bytes:
     text = json.dumps(header, separators=(",", ":")).encode()
     parts: list[bytes | memoryview] = [len(text).to_bytes(4, "little"), text]
     parts += [values.tobytes() for values in episode.columns.values()]
-    for frames in episode.frames.values():
-        parts += [frames.sizes.astype("<i8").tobytes(), frames.checksums.astype("<u4").tobytes(), frames.data]
+    for name, frames in episode.frames.items():
+        parts += [frames.sizes.astype("<i8").tobytes(), frames.checksums.astype("<u4").tobytes()]
+        parts.append(frames.data if places is None else places[name].astype("<i8").tobytes())
     return b"".join(parts)
 
 
-def from_bytes(record: bytes | memoryview) -> EncodedEpisode:
+def from_bytes(record: bytes) -> EncodedEpisode:
     """The episode that `to_bytes` wrote; its frames stay in `record`."""
+    return _read(record, has_frames=True)[0]
+
+
+def without_frames(record: bytes) -> tuple[EncodedEpisode, Places]:
+    """The episode that `to_bytes` wrote with places, its frames empty, and the places."""
+    return _read(record, has_frames=False)
+
+
+def _read(record: bytes, *, has_frames: bool) -> tuple[EncodedEpisode, Places]:
     view = memoryview(record)
     position = 4 + int.from_bytes(view[:4], "little")
     header = json.loads(bytes(view[4:position]))
@@ -205,29 +220,25 @@ def from_bytes(record: bytes | memoryview) -> EncodedEpisode:
         return values
 
     columns = {name: take(dtype, shape) for name, dtype, shape in header["columns"]}
-    frames = {}
+    frames, places = {}, {}
     for name, shape, count in header["frames"]:
         sizes, checksums = take("<i8", [count]), take("<u4", [count])
-        end = position + int(sizes.sum())
-        frames[name] = EncodedFrames(tuple(shape), view[position:end], sizes, checksums)
-        position = end
-    return EncodedEpisode(columns, frames)
+        if has_frames:
+            end = position + int(sizes.sum())
+            frames[name] = EncodedFrames(tuple(shape), view[position:end], sizes, checksums)
+            position = end
+        else:
+            frames[name] = EncodedFrames(tuple(shape), b"", sizes, checksums)
+            places[name] = take("<i8", [count])
+    return EncodedEpisode(columns, frames), places
 
-
-FLUSH_SECONDS = 5.0
-"""The longest that records wait to be put onto the disk while more are appended."""
 
 _PREFIX_BYTES = 12  # length (8) and CRC-32 (4), little endian
 
 
-def sealed(record: bytes) -> bytes:
-    """`record` behind its length and CRC-32, as the journal holds it."""
+def _sealed(record: bytes) -> bytes:
+    """`record` behind its length and CRC-32."""
     return len(record).to_bytes(8, "little") + zlib.crc32(record).to_bytes(4, "little") + record
-
-
-def unsealed(record: bytes) -> memoryview:
-    """The content of a sealed record, without a copy and unchecked."""
-    return memoryview(record)[_PREFIX_BYTES:]
 
 
 class Journal:
@@ -240,10 +251,10 @@ class Journal:
         if try_lock(self._file.fileno()) is False:
             self._file.close()
             raise InputError(f"Another process is writing {path}; wait for it to end, or write to another path.")
-        self._flushed = time.monotonic()
+        self._start_of_latest = 0
         self._file.seek(0)
         try:
-            self._check(sealed(first))
+            self._check(_sealed(first))
             found = self._next_record()
             if found is None:
                 self.append(first)
@@ -278,18 +289,20 @@ class Journal:
         while (record := self._next_record()) is not None:
             yield record
 
+    def drop_latest(self) -> None:
+        """Forget the record that `replay` gave last, and all behind it."""
+        self._file.seek(self._start_of_latest)
+        self._file.truncate()
+
     def append(self, record: bytes) -> None:
         """Write `record` behind the last complete one."""
-        self.append_sealed(sealed(record))
-
-    def append_sealed(self, record: bytes) -> None:
-        """Write a record that `sealed` was given, in another process for instance."""
-        self._file.write(record)
+        self._file.write(_sealed(record))
         self._file.flush()
-        if time.monotonic() - self._flushed >= FLUSH_SECONDS:
-            os.fsync(self._file.fileno())
-            flush_folder(self.path.parent)
-            self._flushed = time.monotonic()
+
+    def flush(self) -> None:
+        """Put all records onto the disk."""
+        os.fsync(self._file.fileno())
+        flush_folder(self.path.parent)
 
     def close(self) -> None:
         """Close the file without removing it."""
@@ -301,11 +314,10 @@ class Journal:
         self.path.unlink()
 
     def _next_record(self) -> bytes | None:
-        start = self._file.tell()
+        self._start_of_latest = self._file.tell()
         record = _read_record(self._file)
         if record is None:
-            self._file.seek(start)
-            self._file.truncate()
+            self.drop_latest()
         return record
 
 

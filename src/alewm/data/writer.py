@@ -1,10 +1,14 @@
 """Writing an episode file: in order, byte for byte reproducible, and continued after a kill."""
 
+import io
 import json
 import os
 import sys
-from collections.abc import Iterator, Mapping
+import time
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from itertools import chain
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -19,14 +23,15 @@ from alewm.data.journal import (
     RECORD_VERSION,
     EncodedEpisode,
     Journal,
+    Places,
     encode_episode,
     from_bytes,
-    sealed,
     to_bytes,
-    unsealed,
+    without_frames,
 )
 from alewm.errors import InputError
-from alewm.files import flush_folder, naming
+from alewm.files import flush_folder, naming, open_unlinked
+from alewm.shapes import Int
 
 # Version 1.10 of the format has a compact chunk index (25 bytes per frame instead of 60) and opens everywhere today.
 _FORMAT = ("v110", "v110")
@@ -38,23 +43,138 @@ def journal_path(path: Path) -> Path:
     return path.with_name(path.name + ".journal")
 
 
+def partial_path(path: Path) -> Path:
+    """Where the unfinished file `path` is built."""
+    return path.with_name(path.name + ".partial")
+
+
 def make_record(episode: Mapping[str, np.ndarray], compression: Compression, draw_every: int) -> bytes:
     """An episode given as arrays `[rows, ...]`, checked and compressed, as `StoreWriter.append_record` takes it.
 
     All that takes time is done here, so that other processes can do it; only compressed bytes travel.
     """
-    return sealed(to_bytes(encode_episode(episode, compression, draw_every)))
+    return to_bytes(encode_episode(episode, compression, draw_every))
+
+
+class _Partial(io.RawIOBase):
+    """The unfinished file as HDF5 reads and writes it; says where streams go, and leaves those that are there alone.
+
+    HDF5 cannot open what a kill left, because most of its index was in memory. But the same calls put the same things
+    to the same places. So a file is continued by its calls once more, without writing the streams again.
+    """
+
+    def __init__(self, path: Path, *, continues: bool) -> None:
+        self.path = path
+        self._file = io.FileIO(path, "r+" if continues else "x+", opener=open_unlinked)  # neither follows a link
+        self._position = self._end = 0  # as if the file were new: HDF5 refuses to begin in one that is not
+        self._stream: memoryview | None = None
+        self._place: int | None = None
+        self._is_there = False
+        self._kept = np.zeros((0, 2), np.int64)
+        self.is_abandoned = False
+        """Whether what HDF5 writes is dropped."""
+
+    def expect(self, stream: bytes | memoryview, place: int | None) -> None:
+        """The next stream; it is in the file already if its place is known."""
+        self._stream, self._place, self._is_there = memoryview(stream), place, place is not None
+
+    def place_of_stream(self) -> int:
+        """Where HDF5 put the expected stream."""
+        self.is_abandoned |= self._stream is not None
+        self.check()
+        assert self._place is not None
+        return self._place
+
+    def keep(self, ranges: Int[np.ndarray, "streams 2"]) -> None:
+        """From where to where streams are that nothing else may overwrite."""
+        self._kept = ranges[ranges[:, 0].argsort()]
+
+    def check(self) -> None:
+        """Raises if HDF5 does not put things where it put them before."""
+        if self.is_abandoned:
+            raise InputError(
+                f"{self.path} was begun by another version of h5py, which puts frames elsewhere. Finish it with that "
+                f"version, or delete it and its journal to start over."
+            )
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        self._position = offset + {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self._end}[whence]
+        return self._position
+
+    def tell(self) -> int:
+        return self._position
+
+    def write(self, data: Any) -> int:
+        size = len(data)
+        is_known = self._takes_stream(data) and self._is_there
+        if not is_known and self._overwrites_kept(size):
+            self.is_abandoned = True
+        if not is_known and not self.is_abandoned:
+            self._file.seek(self._position)
+            written = 0
+            while written < size:  # a full disk takes a part before it refuses
+                written += self._file.write(data[written:])
+        self._position += size
+        self._end = max(self._end, self._position)
+        return size
+
+    def _takes_stream(self, data: Any) -> bool:
+        """Whether `data` is the expected stream; HDF5 may write its index in between."""
+        stream = self._stream
+        if stream is None or len(data) != len(stream):
+            return False
+        # Streams that are there are not read again: what stands for them has their size and place.
+        is_stream = self._place == self._position if self._is_there else bytes(data[:64]) == stream[:64]
+        if is_stream:
+            self._stream, self._place = None, self._position
+        return is_stream
+
+    def _overwrites_kept(self, size: int) -> bool:
+        if not len(self._kept):
+            return False
+        behind = int(np.searchsorted(self._kept[:, 1], self._position, side="right"))
+        return behind < len(self._kept) and int(self._kept[behind, 0]) < self._position + size
+
+    def readinto(self, buffer: Any) -> int:
+        self._file.seek(self._position)
+        found = self._file.readinto(buffer) or 0
+        self._position += found
+        return found
+
+    def truncate(self, size: int | None = None) -> int:
+        size = self._position if size is None else size
+        if not self.is_abandoned:
+            self._file.truncate(size)
+        return size
+
+    def stream_at(self, place: int, size: int) -> bytes:
+        """`size` bytes of the file, fewer at its end."""
+        self._file.seek(place)
+        return self._file.read(size) or b""
+
+    def sync(self) -> None:
+        """Put all that was written onto the disk."""
+        os.fsync(self._file.fileno())
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
+
+
+FLUSH_SECONDS = 5.0
+"""The longest that episodes wait to be put onto the disk while more are appended."""
 
 
 class StoreWriter:
     """Appends episodes to the file `path`, which appears under its name once it is complete.
 
-    Until then there are two files beside it: `path.journal`, which holds every finished episode and survives a kill,
-    and `path.partial`, the HDF5 file being built, which a kill may leave damaged and which is then rebuilt from the
-    journal by the same calls in the same order. So an interrupted and an uninterrupted run end in the same bytes.
+    Until then there are two files beside it: `path.partial`, the HDF5 file being built, with every frame, and
+    `path.journal`, which holds the rest of every finished episode and where its frames are. A kill leaves the HDF5 file
+    without an index. It gets one by the same calls in the same order (`_Partial`), so that an interrupted and an
+    uninterrupted run end in the same bytes, and no frame is on the disk twice.
 
-    Use it as a context manager: leaving it normally completes the file, leaving it by an exception keeps the journal
-    for the next attempt.
+    Use it as a context manager: leaving it normally completes the file, leaving it by an exception keeps both files for
+    the next attempt.
     """
 
     def __init__(
@@ -72,40 +192,57 @@ class StoreWriter:
         self.compression = compression
         self.attributes = dict(attributes or {})
         self.draw_every = schema.draw_every_of(self.path, self.attributes)
-        self._partial = self.path.with_name(self.path.name + ".partial")
         self._journal = Journal(
             journal_path(self.path),
-            {
-                # What records have held since versions 1 and 2: a file begun by an older alewm can be finished.
-                "file_version": 1 if self.draw_every == 1 else 2,
-                "record_version": RECORD_VERSION,
-                "attributes": self.attributes,
-                **compression.identity(),
-            },
+            {"record_version": RECORD_VERSION, "attributes": self.attributes, **compression.identity()},
         )
         self._lengths: list[int] = []
         self._num_rows = 0
         self._columns: dict[str, list[np.ndarray]] = {}
         self._frame_checksums: dict[str, list[np.ndarray]] = {}
         self._first: EncodedEpisode | None = None
-        self._remove_partial()
-        with naming(self.path):
-            self._file = h5py.File(self._partial, "x", libver=_FORMAT)  # which follows no link
-            for record in self._journal.replay():
-                self._write(from_bytes(record))
+        self._flushed = time.monotonic()
+        try:
+            with naming(self.path):
+                self._open()
+        except BaseException:
+            self._journal.close()
+            raise
 
-    def _remove_partial(self) -> None:
-        """Removes what a killed process left; a file that HDF5 did not begin is somebody's own, and is refused."""
-        if self._partial.is_file() and not self._partial.is_symlink():
-            with self._partial.open("rb") as file:
-                begins = file.read(len(_SIGNATURE))
-            if begins.rstrip(b"\0") and begins != _SIGNATURE:
-                self._journal.close()
-                raise InputError(
-                    f"{self._partial} is in the way: a file is written under that name until it is complete. Move it "
-                    f"away, or write to another path."
-                )
-        self._partial.unlink(missing_ok=True)
+    def _open(self) -> None:
+        """Begin the HDF5 file, or continue it with every episode of the journal whose frames are whole."""
+        records, partial = self._journal.replay(), partial_path(self.path)
+        first = next(records, None)
+        if first is None:
+            _remove_unfinished(partial)
+        elif not partial.is_file():
+            raise InputError(
+                f"{partial} is missing: it has the frames of the episodes in {self._journal.path}. Put it back, or "
+                f"delete the journal to start over."
+            )
+        self._partial = _Partial(partial, continues=first is not None)
+        found = []
+        for record in () if first is None else chain([first], records):
+            episode, places = without_frames(record)
+            if not self._holds_frames(episode, places):
+                self._journal.drop_latest()  # as a power cut leaves them: the journal was on the disk before its frames
+                break
+            found.append((episode, places))
+        self._partial.keep(_ranges(found))
+        self._file = h5py.File(self._partial, "w", libver=_FORMAT)
+        for episode, places in found:
+            self._write(episode, places)
+        self._partial.check()
+
+    def _holds_frames(self, episode: EncodedEpisode, places: Places) -> bool:
+        return all(
+            zlib.crc32(self._partial.stream_at(place, size)) == checksum
+            for name, frames in episode.frames.items()
+            for place, size, checksum in zip(
+                places[name].tolist(), frames.sizes.tolist(), frames.checksums.tolist(), strict=True
+            )
+            if size
+        )
 
     @property
     def num_episodes(self) -> int:
@@ -118,12 +255,26 @@ class StoreWriter:
 
     def append_record(self, record: bytes) -> int:
         """Add one episode that `make_record` was given, in another process for instance; returns its frames."""
-        episode = from_bytes(unsealed(record))
+        if not self._file:
+            raise InputError(f"This writer of {self.path} has let go of its files; make another, which continues them.")
+        episode = from_bytes(record)
         self._check_layout(episode)
-        with naming(self.path):
-            self._journal.append_sealed(record)
-            self._write(episode)
+        with naming(self.path), self._abandoned_by_errors():
+            self._journal.append(to_bytes(episode, self._write(episode)))
+            if time.monotonic() - self._flushed >= FLUSH_SECONDS:
+                self._partial.sync()  # before the journal, which says what is there
+                self._journal.flush()
+                self._flushed = time.monotonic()
         return episode.num_frames
+
+    @contextmanager
+    def _abandoned_by_errors(self) -> Iterator[None]:
+        """What HDF5 did in part cannot be done again in the same way, so that nothing may follow it."""
+        try:
+            yield
+        except BaseException:
+            self.abandon()
+            raise
 
     def complete(self) -> Path:
         """Finish the file, give it its name and return that."""
@@ -134,9 +285,9 @@ class StoreWriter:
                 self._write_index()
                 self._file.close()
             # In this order a power cut finds the journal, or the whole file under its name.
-            with self._partial.open("rb+") as file:
-                os.fsync(file.fileno())
-            self._partial.replace(self.path)
+            self._partial.sync()
+            self._partial.close()
+            partial_path(self.path).replace(self.path)
             flush_folder(self.path.parent)
             self._journal.delete()
         return self.path
@@ -162,10 +313,11 @@ class StoreWriter:
         self._file.attrs[schema.TEXTS_CHECKSUM] = np.uint32(texts_checksum(attributes, encoder))
 
     def abandon(self) -> None:
-        """Let go of the files; the journal stays for the next attempt."""
-        with suppress(Exception), _raising_what_is_only_printed():  # what could not be written is of no use any more
+        """Let go of the files, which stay for the next attempt."""
+        self._partial.is_abandoned = True  # as a kill would leave it
+        with suppress(Exception), _raising_what_is_only_printed():
             self._file.close()
-        self._partial.unlink(missing_ok=True)
+        self._partial.close()
         self._journal.close()
 
     def __enter__(self) -> "StoreWriter":
@@ -177,11 +329,8 @@ class StoreWriter:
         if kind is not None:
             self.abandon()
             return
-        try:
+        with self._abandoned_by_errors():  # a full disk, for instance
             self.complete()
-        except BaseException:  # a full disk, for instance, which half a file would only fill further
-            self.abandon()
-            raise
 
     def _check_layout(self, episode: EncodedEpisode) -> None:
         if self._first is None:
@@ -194,24 +343,30 @@ class StoreWriter:
                     f"{_describe(found.get(name))}, in earlier episodes {_describe(expected.get(name))}."
                 )
 
-    def _write(self, episode: EncodedEpisode) -> None:
+    def _write(self, episode: EncodedEpisode, known: Places | None = None) -> Places:
+        """Add `episode` to the HDF5 file; returns the places of its frames, which are there already if `known`."""
         if self._first is None:
             self._first = episode
             for name, frames in episode.frames.items():
                 self._create_frames(name, frames.shape)
-        start = self._num_rows
+        start, places = self._num_rows, {}
         for name, frames in episode.frames.items():
-            dataset = self._file[name]
+            dataset, places[name] = self._file[name], np.zeros(episode.num_rows, np.int64)
             dataset.resize(start + episode.num_rows, axis=0)
-            write = dataset.id.write_direct_chunk
-            for row, stream in enumerate(frames.streams(), start):
+            streams: Iterable[bytes | memoryview] = frames.streams()
+            if known is not None:
+                streams = (bytes(size) for size in frames.sizes.tolist())
+            for row, stream in enumerate(streams):
                 if len(stream):
-                    write((row, 0, 0, 0), stream)
+                    self._partial.expect(stream, None if known is None else int(known[name][row]))
+                    dataset.id.write_direct_chunk((start + row, 0, 0, 0), stream)
+                    places[name][row] = self._partial.place_of_stream()
             self._frame_checksums.setdefault(name, []).append(frames.checksums)
         for name, values in episode.columns.items():
             self._columns.setdefault(name, []).append(values)
         self._lengths.append(episode.num_rows)
         self._num_rows += episode.num_rows
+        return places
 
     def _create_frames(self, name: str, shape: tuple[int, ...]) -> None:
         self._file.create_dataset(
@@ -234,6 +389,29 @@ class StoreWriter:
             track_times=False,
         )
         dataset.attrs[schema.COLUMN_CHECKSUMS] = checksums_of(values)
+
+
+def _ranges(found: Sequence[tuple[EncodedEpisode, Places]]) -> Int[np.ndarray, "streams 2"]:
+    """From where to where each stream is."""
+    ranges = [
+        np.stack([places[name], places[name] + frames.sizes], 1)[frames.sizes > 0]
+        for episode, places in found
+        for name, frames in episode.frames.items()
+    ]
+    return np.concatenate([np.zeros((0, 2), np.int64), *ranges])
+
+
+def _remove_unfinished(partial: Path) -> None:
+    """Removes what no journal needs any more; a file that HDF5 did not begin is somebody's own, and is refused."""
+    if partial.is_file() and not partial.is_symlink():
+        with partial.open("rb") as file:
+            begins = file.read(len(_SIGNATURE))
+        if begins.rstrip(b"\0") and begins != _SIGNATURE:
+            raise InputError(
+                f"{partial} is in the way: a file is written under that name until it is complete. Move it away, or "
+                f"write to another path."
+            )
+    partial.unlink(missing_ok=True)
 
 
 @contextmanager

@@ -18,7 +18,6 @@ target, the seed of the oracle's own numbers, and later targets, so that an epis
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache, partial
 from typing import Any, ClassVar
@@ -34,7 +33,7 @@ from alewm.envs.recording import episode_stream, full_length_episode
 from alewm.envs.simulated import Columns, Drawing, Film, SimulatedVectorEnv, Simulator
 from alewm.errors import InputError
 from alewm.shapes import Float, Tensor
-from alewm.workers import num_available_cores
+from alewm.workers import num_available_cores, thread_pool
 
 # After `offscreen`, which chooses the back end that it looks for when it is imported.
 from ogbench.manipspace import lie  # isort: skip
@@ -122,12 +121,6 @@ def scene() -> CubeScene:
 
 
 @cache
-def _physics_threads() -> ThreadPoolExecutor:
-    """MuJoCo lets go of Python's lock while it steps a world."""
-    return ThreadPoolExecutor(num_available_cores(), "physics")
-
-
-@cache
 def camera(shadow_size: int = 0) -> OffscreenCamera:
     """What draws the scene, from the front and without a target, one per process and size of the shadow map."""
     return OffscreenCamera(scene().model, _CAMERA, IMAGE_SIZE, shadow_size)
@@ -212,11 +205,13 @@ class CubeSimulator(MujocoSimulator):
         actions: Sequence[np.ndarray],
         goals: Sequence[Mapping[str, np.ndarray] | None],
     ) -> None:
-        """The same for each world; physics, which takes most of the time, by a thread per core."""
+        """The same for each world; physics, which takes most of the time, by a thread per core.
+
+        MuJoCo lets go of Python's lock while it steps a world.
+        """
         for world, action in zip(worlds, actions, strict=True):
             world._set_control(action)
-        for _ in _physics_threads().map(scene().advance, [world.data for world in worlds]):
-            pass
+        list(thread_pool(num_available_cores(), "physics").map(scene().advance, [world.data for world in worlds]))
 
     def _set_control(self, action: np.ndarray) -> None:
         self._scene().set_control(np.asarray(action, np.float64))

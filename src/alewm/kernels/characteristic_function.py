@@ -9,9 +9,7 @@ of size N x C x P x Q is ever stored.
 """
 
 import ctypes
-import os
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
 from math import prod
@@ -27,6 +25,7 @@ from alewm.kernels.compiled import NativeUnavailableError, load_library
 from alewm.regularizers.inputs import check_operands
 from alewm.regularizers.quadrature import Quadrature
 from alewm.shapes import Float, Tensor
+from alewm.workers import thread_pool
 
 _NARROW = 16
 """Up to this width, masking each prefix is faster than accumulating blocks."""
@@ -267,7 +266,7 @@ def _call_native(
         run(0, G)
         return
     edges = [G * thread // num_threads for thread in range(num_threads + 1)]
-    list(_threads(num_threads, os.getpid()).map(run, edges[:-1], edges[1:]))
+    list(thread_pool(num_threads, "native").map(run, edges[:-1], edges[1:]))
 
 
 def _check_buffer(tensor: Tensor, shape: tuple[int, ...]) -> None:
@@ -285,13 +284,6 @@ def _native_function(name: str, num_others: int) -> Callable[..., int]:
     function.argtypes = [ctypes.c_void_p] * (4 + num_others) + _SIZES
     function.restype = ctypes.c_int
     return function  # type: ignore[no-any-return]
-
-
-@cache
-def _threads(num_threads: int, process: int) -> ThreadPoolExecutor:
-    """A thread pool per process: a forked child must not use its parent's."""
-    del process
-    return ThreadPoolExecutor(num_threads, thread_name_prefix="alewm-native")
 
 
 PathName = Literal["auto", "reference", "recurrence", "native", "gpu"]

@@ -17,8 +17,6 @@ processor. `tests/helpers/raster_reference.py` draws the same in plain torch and
 """
 
 import ctypes
-import os
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -29,6 +27,7 @@ import numpy as np
 from alewm.errors import InputError
 from alewm.kernels.compiled import NativeUnavailableError, load_library
 from alewm.shapes import Float, Int, UInt8
+from alewm.workers import thread_pool
 
 SAMPLES = ((0.375, 0.125), (0.875, 0.375), (0.125, 0.625), (0.625, 0.875))
 """Where a pixel's samples are: x to the right and y up from its lower left corner."""
@@ -211,7 +210,7 @@ class CRenderer:
             run(0, len(poses))
         else:
             edges = [len(poses) * part // parts for part in range(parts + 1)]
-            list(_threads(parts, os.getpid()).map(run, edges[:-1], edges[1:]))
+            list(thread_pool(parts, "raster").map(run, edges[:-1], edges[1:]))
         return out
 
     def _check_indices(self, counts: dict[str, int]) -> None:
@@ -247,10 +246,3 @@ def _function() -> Any:
     function.argtypes = [ctypes.c_void_p] * 3 + [ctypes.c_int64] * 2
     function.restype = ctypes.c_int
     return function
-
-
-@cache
-def _threads(num_threads: int, process: int) -> ThreadPoolExecutor:
-    """A pool of this process's own: a forked child must not wait for its parent's threads."""
-    del process
-    return ThreadPoolExecutor(num_threads, thread_name_prefix="alewm-raster")

@@ -275,8 +275,8 @@ def cast(
     """shadow_map [F, S, S] = max(shadow_map, depth - bias) where asked for, as bits of a float that is not negative.
 
     `block_geom` names the geom of PARTS blocks. Texels that planes compare are the same in every frame: plane_heights
-    [F, slots] hold these. Of a triangle's box it
-    looks at words, 8 x 4 texels each, and then at those of their texels that are asked for: often none.
+    [F, slots] hold these. Of a triangle's box it looks at words, 8 x 4 texels each, and then at those of their texels
+    that are asked for: often none.
     """
     block, frame = tl.program_id(0), tl.program_id(1)
     matrix = views + (frame * num_geoms + tl.load(block_geom + block // PARTS)) * 12

@@ -35,6 +35,15 @@ class Blocks:
     casting: int = 32
     """Triangles per program that draws the shadow map, of which each takes as long as the one with most texels."""
 
+    def __post_init__(self) -> None:
+        counts = (self.triangles, self.pixels, self.filled, self.casting)
+        if any(count < 1 or count & (count - 1) for count in counts):
+            raise InputError(f"Block sizes are powers of two, got {counts}.")
+        if self.pixels < _TILE_WIDTH:
+            raise InputError(f"A tile has at least {_TILE_WIDTH} pixels, one row; got {self.pixels}.")
+        if not self.longest_edge > 0:
+            raise InputError(f"The longest edge of a triangle must be positive, got {self.longest_edge}.")
+
 
 DEFAULT_BLOCKS = Blocks()
 

@@ -188,11 +188,11 @@ if TYPE_CHECKING:
 class CellJob(Train):
     """Train one model of the main table and do everything about it at once.
 
-    After training come the 200 and the 1,000 test pairs, validation pairs, every imposed capacity and the full goal
-    cost where there are prefixes, probes, distilled dynamics with their success, shared weights, and last a decoder
-    with its picture; each is on disk before the next begins. `alewm-lab publish RUN --out results/NAME` then writes all
-    numbers to one file. Takes the options of `alewm train`. Repeating the command continues; what is there is not made
-    again.
+    After training come the 200 and the 1,000 test pairs, 100 and 500 validation pairs, every imposed capacity and the
+    full goal cost where there are prefixes, probes, distilled dynamics with their success, shared weights, and last a
+    decoder with its picture; each is on disk before the next begins. `alewm-lab publish RUN --out results/NAME` then
+    writes all numbers to one file. Takes the options of `alewm train`. Repeating the command continues; what is there
+    is not made again.
     """
 
     share: Maybe[Path] = None
@@ -206,8 +206,9 @@ class CellJob(Train):
     fit_updates: int = 3_000
     """Updates of each probe and of each distilled network."""
     distill_frames: int = 200_000
-    """Frames of training episodes that dynamics are distilled from, at most. More cost GPU time and gain little: with
-    175 of 700 Two-Room episodes, 16,000 frames, success stayed within a point (docs/distillation.md)."""
+    """Frames that dynamics are distilled from: of as many training episodes as hold so many on average, spread evenly
+    over the file. More cost GPU time and gain little: with 175 of 700 Two-Room episodes, 16,000 frames, success stayed
+    within a point (docs/distillation.md)."""
     decoder_updates: int = 1_000
     """Updates of the decoder, which draws pictures and decides no number."""
 
@@ -226,7 +227,7 @@ class CellJob(Train):
         run, device = self.trained(), find_device(self.device)
         support = read_description(latest_checkpoint(run)).config.model.support
         usual, *others = self._evaluations(support)
-        floors: Floors = {}  # played once for fourteen evaluations: simulating them takes longer than planning
+        floors: Floors = {}  # played once for fifteen evaluations: simulating them takes longer than planning
         _evaluate(run, usual, device, floors, num_animations=4)
         for settings in others:
             _evaluate(run, settings, device, floors)
@@ -255,6 +256,7 @@ class CellJob(Train):
         yield usual
         yield replace(usual, pairs_per_episode=5)
         yield replace(usual, split="validation")
+        yield replace(usual, split="validation", pairs_per_episode=5)  # which choose between configurations
         if len(support) > 1:
             for k in support.capacities:
                 yield replace(usual, planning=replace(planning, capacity=str(k)))

@@ -80,6 +80,8 @@ class ResultsCommand:
         experiments = [folder for folder in self.folders if is_experiment(folder)]
         if experiments and len(experiments) < len(self.folders):
             raise InputError("Some of these folders hold records and some are experiments; make a page of either kind.")
+        if experiments and self.marked is not None:
+            raise InputError("--marked takes its table from published records, and these folders are experiments.")
         if experiments:
             home = self.folders[0] if len(self.folders) == 1 else self.folders[0].parent
             print(write_experiments_report(experiments, self.out or home / "report"))

@@ -27,8 +27,9 @@ _TINY = "cem-300x10-30"
 _COMPARED = (FINE, "", f"{FINE}_{_TINY}", f"100-episodes_{_TINY}")
 """Settings on which methods are compared, the first of those that most runs have; the last two are of tiny models."""
 
-_VALIDATION = {"": "validation", f"{FINE}_{_TINY}": f"validation_{FINE}_{_TINY}"}
-"""Settings of test pairs, and of the validation pairs that choose configurations; the second are of tiny models."""
+_VALIDATION = {"": (f"validation_{FINE}", "validation"), f"{FINE}_{_TINY}": (f"validation_{FINE}_{_TINY}",)}
+"""Settings of test pairs, and of the validation pairs that choose configurations, more pairs first; the second are of
+tiny models."""
 
 _DISTILLED = "dynamics-distilled"
 
@@ -156,7 +157,7 @@ def distilled_table(scale: RunGroup, note: str) -> Table | None:
     return Table.of(f"{scale.slug}-distilled", caption, [*head, "pairs won, lost"], rows)
 
 
-def long_contests(scales: Sequence[RunGroup]) -> list[dict[str, list[Configuration]]]:
+def long_comparisons(scales: Sequence[RunGroup]) -> list[dict[str, list[Configuration]]]:
     """Configurations of long schedules by method, for each task, data, model and schedule, whatever the rates."""
     found: dict[str, dict[str, list[Configuration]]] = {}
     for scale in scales:
@@ -171,9 +172,9 @@ def long_contests(scales: Sequence[RunGroup]) -> list[dict[str, list[Configurati
 
 def long_table(scales: Sequence[RunGroup]) -> Table | None:
     """A row per task and method of long schedules, whatever their learning rates; None where LeWM meets no other."""
-    contests = long_contests(scales)
+    comparisons = long_comparisons(scales)
     rows: list[Row] = []
-    for methods in contests:
+    for methods in comparisons:
         chosen = {name: best(candidates) for name, candidates in methods.items()}
         rival = chosen.get(TITLES["lewm"])
         for name, each in chosen.items():
@@ -196,7 +197,7 @@ def long_table(scales: Sequence[RunGroup]) -> Table | None:
                     *([NONE] * 3 if compared is None else _difference_cells(compared)),
                 ]
             )
-    if not any(TITLES["lewm"] in methods and len(methods) > 1 for methods in contests):
+    if not any(TITLES["lewm"] in methods and len(methods) > 1 for methods in comparisons):
         return None
     head = [
         "task",
@@ -224,10 +225,11 @@ def best(candidates: Sequence[Configuration]) -> Configuration:
     """The best on validation pairs; a lone one needs none."""
     if len(candidates) == 1:
         return candidates[0]
-    validation = _VALIDATION[_settings_of(candidates[0]) or ""]
-    validated = [{run.seed: run for run in each.runs_with(validation)} for each in candidates]
-    seeds = set.intersection(*(set(runs) for runs in validated))
-    if not seeds:
+    for validation in _VALIDATION[_settings_of(candidates[0]) or ""]:
+        validated = [{run.seed: run for run in each.runs_with(validation)} for each in candidates]
+        if seeds := set.intersection(*(set(runs) for runs in validated)):
+            break
+    else:
         names = ", ".join(run.run.name for each in candidates for run in each.runs)
         raise InputError(
             f"No seed of these runs was evaluated on validation pairs in each configuration, so none can be chosen: "

@@ -17,7 +17,15 @@ from alewm.files import write_text
 from alewm.tables import Row, Table
 from alewm_lab.experiments.request import TASK_TITLES
 from alewm_lab.presentation import scientific
-from alewm_lab.publishing.comparison_table import LONG_STEPS, TITLES, Compared, best, compare, long_contests, rival_of
+from alewm_lab.publishing.comparison_table import (
+    LONG_STEPS,
+    TITLES,
+    Compared,
+    best,
+    compare,
+    long_comparisons,
+    rival_of,
+)
 from alewm_lab.publishing.published import Configuration, PublishedRun, RunGroup, read_published
 from alewm_lab.publishing.result_tables import paper_values, read_paper
 
@@ -29,12 +37,12 @@ _CAPTION = (
     "was planned with. ViT-Tiny, 192 coordinates, CEM 300 x 30. The 95 % interval of the difference is a bootstrap "
     "over seeds and episodes (demonstrations where episodes are copies). From 12,000 updates on, each method "
     "has the learning rate and λ that are best on validation pairs, of those that were tried. Shorter schedules have "
-    "the rate with most seeds. Updates times rate are at most 2.4 here, and 2.8 to 7.6 in the paper."
+    "the rate with most seeds. Updates times rate are at most {most:.1f} here, and 2.8 to 7.6 in the paper."
 )
 
 
 @dataclass(frozen=True)
-class Contest:
+class MethodComparison:
     """ALeWM and LeWM of its width, trained on the same data with as many updates, and met on the same pairs."""
 
     ours: Configuration
@@ -58,6 +66,11 @@ class Contest:
     def num_seeds(self) -> tuple[int, int]:
         """Trainings of each that were compared."""
         return len(self.compared.ours), len(self.compared.theirs)
+
+    @property
+    def repetitions(self) -> tuple[int, int]:
+        """By which comparisons are ordered: trainings of the method that has fewer, then of both."""
+        return min(self.num_seeds), sum(self.num_seeds)
 
     @property
     def seeds(self) -> str:
@@ -104,65 +117,69 @@ class Contest:
         ]
 
 
-def contests(scales: Sequence[RunGroup], paper: Mapping[str, Any]) -> list[Contest]:
+def comparisons(scales: Sequence[RunGroup], paper: Mapping[str, Any]) -> list[MethodComparison]:
     """All that the records hold."""
-    found: list[Contest] = []
-    for methods in long_contests(scales):
+    found: list[MethodComparison] = []
+    for methods in long_comparisons(scales):
         ours, theirs = (methods.get(TITLES[name], []) for name in ("alewm", "lewm"))
         if ours and theirs:
             counts = len(ours), len(theirs)
-            found += _contest(best(ours), best(theirs), paper, counts)
+            found += _comparison(best(ours), best(theirs), paper, counts, is_tuned=True)
     for scale in scales:
         rival = rival_of(scale)
         if rival is not None and scale.example.steps < LONG_STEPS:
-            found += [each for ours in scale.configurations for each in _contest(ours, rival, paper, (1, 1))]
+            for each in scale.configurations:
+                found += _comparison(each, rival, paper, (1, 1), is_tuned=False)
     return sorted(found, key=_order)
 
 
-def _order(contest: Contest) -> tuple[int, bool, int]:
+def _order(comparison: MethodComparison) -> tuple[int, bool, int]:
     """Tasks in the paper's order, data made as the paper's before others, the longest schedule first."""
-    task, steps, *_ = contest.example.scale
-    return task, bool(contest.example.other_data), steps
+    task, steps, *_ = comparison.example.scale
+    return task, bool(comparison.example.other_data), steps
 
 
-def _contest(
-    ours: Configuration, theirs: Configuration, paper: Mapping[str, Any], counts: tuple[int, int]
-) -> list[Contest]:
-    """None or one: the paper has both, and both met the same pairs."""
-    papers = paper_values(ours, paper), paper_values(theirs, paper)
+def _comparison(
+    ours: Configuration, theirs: Configuration, paper: Mapping[str, Any], counts: tuple[int, int], *, is_tuned: bool
+) -> list[MethodComparison]:
+    """None or one: the paper has both, ours with the paper's settings or tuned, and both met the same pairs."""
+    papers = paper_values(ours, paper, is_tuned=is_tuned), paper_values(theirs, paper)
     is_pair = ours.config["objective"]["method"] == "alewm" and theirs.config["objective"]["method"] == "lewm"
     if not is_pair or papers[0] is None or papers[1] is None:
         return []
     if ours.config["model"]["latent_dim"] != theirs.config["model"]["latent_dim"]:
         return []
     compared = compare(ours, theirs)
-    return [] if compared is None else [Contest(ours, theirs, compared, (papers[0], papers[1]), counts)]
+    return [] if compared is None else [MethodComparison(ours, theirs, compared, (papers[0], papers[1]), counts)]
 
 
-def shown_contests(found: Sequence[Contest]) -> list[Contest]:
+def shown_comparisons(found: Sequence[MethodComparison]) -> list[MethodComparison]:
     """Of each task and its data the longest schedule, and the shorter one with most seeds if it has more."""
-    shown: list[Contest] = []
-    for data in dict.fromkeys(contest.title for contest in found):
-        of_data = [contest for contest in found if contest.title == data]
-        longest = max(of_data, key=lambda contest: (contest.example.steps, contest.num_seeds))
-        repeated = max(of_data, key=lambda contest: contest.num_seeds)
-        shown += [longest, *([repeated] if min(repeated.num_seeds) > min(longest.num_seeds) else [])]
+    shown: list[MethodComparison] = []
+    for data in dict.fromkeys(comparison.title for comparison in found):
+        of_data = [comparison for comparison in found if comparison.title == data]
+        longest = max(of_data, key=lambda comparison: (comparison.example.steps, comparison.repetitions))
+        repeated = max(of_data, key=lambda comparison: comparison.repetitions)
+        shown += [longest, *([repeated] if repeated.repetitions[0] > longest.repetitions[0] else [])]
     return shown
 
 
-def methods_table(found: Sequence[Contest]) -> Table:
+def methods_table(found: Sequence[MethodComparison]) -> Table:
     """The rows of the README."""
     head = ["task", "updates at rate", "seeds", "pairs", "ALeWM", "LeWM", "difference (points)", "paper: ALeWM, LeWM"]
-    return Table.of("main-results", _CAPTION, head, [contest.row() for contest in shown_contests(found)])
+    shown = shown_comparisons(found)
+    runs = [each.runs[0] for comparison in shown for each in (comparison.ours, comparison.theirs)]
+    caption = _CAPTION.format(most=max(run.steps * run.learning_rate for run in runs))
+    return Table.of("main-results", caption, head, [comparison.row() for comparison in shown])
 
 
-def sentences(found: Sequence[Contest]) -> str:
+def sentences(found: Sequence[MethodComparison]) -> str:
     """One for each task, about the first row of its table."""
-    first = {contest.example.config["task"]: contest for contest in reversed(shown_contests(found))}
+    first = {comparison.example.config["task"]: comparison for comparison in reversed(shown_comparisons(found))}
     return "".join(f"- {first[task].sentence()}\n" for task in TASK_TITLES if task in first)
 
 
-def main_results(found: Sequence[Contest]) -> str:
+def main_results(found: Sequence[MethodComparison]) -> str:
     """The table and the sentences."""
     return f"{methods_table(found).markdown()}\n{sentences(found)}"
 
@@ -177,5 +194,8 @@ def write_marked(page: Path, results: Path) -> None:
     paper = read_paper(results)
     if paper is None:
         raise InputError(f"{results} has no paper.json, the paper's table that ours is set beside.")
-    text = main_results(contests(read_published(results), paper))
+    found = comparisons(read_published(results), paper)
+    if not found:
+        raise InputError(f"{results} holds no ALeWM and LeWM of the paper that met the same pairs: no table to write.")
+    text = main_results(found)
     write_text(page, _MARKED.sub(lambda marks: f"{marks[1]}{text}{marks[2]}", before))

@@ -14,7 +14,7 @@ from alewm.theme import Draw, Theme
 from alewm_lab.experiments.capacity_dynamics import Dynamics
 from alewm_lab.presentation import Curve, Point, panel_grid, success_curves
 from alewm_lab.publishing.comparison_table import full_names
-from alewm_lab.publishing.main_results import Contest
+from alewm_lab.publishing.main_results import MethodComparison
 from alewm_lab.publishing.published import Configuration, PublishedRun, RunGroup
 from alewm_lab.publishing.result_tables import fixed_capacities, imposed_on, with_fixed_capacities
 
@@ -45,14 +45,15 @@ class ResultFigure:
         return hashlib.sha256(json.dumps(self.data).encode()).hexdigest()[:16]
 
 
-def difference_figure(found: Sequence[Contest]) -> ResultFigure:
+def difference_figure(found: Sequence[MethodComparison]) -> ResultFigure:
     """ALeWM minus LeWM of its width, beside the paper's difference."""
     rows: list[tuple[str, float, float, float, float]] = []
-    for contest in found:
-        name = f"{contest.title}\n{contest.schedule}; seeds: {contest.seeds}, pairs: {contest.compared.num_pairs:,}"
-        low, high = (100 * bound for bound in contest.compared.found.interval)
-        (ours, *_), (theirs, *_) = contest.papers
-        rows.append((name, 100 * contest.compared.found.difference, low, high, ours - theirs))
+    for comparison in found:
+        compared = comparison.compared
+        name = f"{comparison.title}\n{comparison.schedule}; seeds: {comparison.seeds}, pairs: {compared.num_pairs:,}"
+        low, high = (100 * bound for bound in compared.found.interval)
+        (ours, *_), (theirs, *_) = comparison.papers
+        rows.append((name, 100 * compared.found.difference, low, high, ours - theirs))
 
     def draw(theme: Theme) -> Figure:
         figure = Figure(figsize=(6.6, 1.1 + 0.5 * len(rows)), layout="constrained")

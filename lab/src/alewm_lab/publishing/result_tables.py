@@ -170,8 +170,13 @@ def _paper_cell(configuration: Configuration, paper: Mapping[str, Any]) -> str:
     return NONE if found is None else f"{found[0]:.2f} ± {found[1]:.2f} at {found[2]:g}"
 
 
-def paper_values(configuration: Configuration, paper: Mapping[str, Any]) -> tuple[float, float, float] | None:
-    """The paper's success (%), its standard error and the mean capacity; None for what it does not have."""
+def paper_values(
+    configuration: Configuration, paper: Mapping[str, Any], *, is_tuned: bool = False
+) -> tuple[float, float, float] | None:
+    """The paper's success (%), its standard error and the mean capacity; None for what it does not have.
+
+    ALeWM must have the paper's settings, unless they were tuned here.
+    """
     config = configuration.config
     task, width, method = config["task"], config["model"]["latent_dim"], config["objective"]["method"]
     for row in paper["rows"]:
@@ -179,13 +184,14 @@ def paper_values(configuration: Configuration, paper: Mapping[str, Any]) -> tupl
         if row["backbone"] != backbone(config):
             continue
         is_lewm = method == "lewm" and row["method"] != "ALeWM" and capacity == width
-        is_alewm = row["method"] == "ALeWM" and row["d_max"] == width and _has_the_papers_values(configuration)
+        is_set = _is_the_papers(configuration) or (is_tuned and method == "alewm")
+        is_alewm = row["method"] == "ALeWM" and row["d_max"] == width and is_set
         if is_lewm or is_alewm:
             return rate, sem, capacity
     return None
 
 
-def _has_the_papers_values(configuration: Configuration) -> bool:
+def _is_the_papers(configuration: Configuration) -> bool:
     config = configuration.config
     selected = SELECTED.get((config["task"], config["model"]["latent_dim"]))
     own = (

@@ -15,7 +15,7 @@ from alewm.theme import as_svg
 from alewm_lab.presentation import scientific
 from alewm_lab.publishing import result_tables as tables
 from alewm_lab.publishing.comparison_table import backbone, comparison_table, distilled_table, full_names, long_table
-from alewm_lab.publishing.main_results import contests, main_results
+from alewm_lab.publishing.main_results import comparisons, main_results
 from alewm_lab.publishing.published import PublishedRun, PublishedStudy, RunGroup, read_results
 from alewm_lab.publishing.result_figures import (
     ResultFigure,
@@ -68,7 +68,7 @@ def results_page(results: Path, out: Path) -> tuple[str, list[ResultFigure]]:
     figures: list[ResultFigure] = []
     long = long_table(published.scales)
     sections = []
-    if paper is not None and (found := contests(published.scales, paper)):
+    if paper is not None and (found := comparisons(published.scales, paper)):
         sections += ["## ALeWM and LeWM\n", main_results(found)]
         figures.append(difference_figure(found))
         sections.append(_picture(figures[-1]))
