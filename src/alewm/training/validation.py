@@ -84,7 +84,6 @@ def recalibrate(
     objective: Objective,
     windows: Iterable[WindowBatch],
     streams: RandomStreams,
-    device: torch.device,
     *,
     dtype: torch.dtype | None = None,
 ) -> None:
@@ -101,7 +100,7 @@ def recalibrate(
         for number, batch in enumerate(windows, start=1):
             for norm in norms:
                 norm.momentum = 1 / number  # a cumulative mean; the first batch replaces the old statistics
-            _losses(model, objective, batch, streams, device, dtype)
+            _losses(model, objective, batch, streams, dtype)
     finally:
         for norm, momentum in zip(norms, usual, strict=True):
             norm.momentum = momentum
@@ -114,7 +113,6 @@ def validate(
     objective: Objective,
     windows: Iterable[WindowBatch],
     streams: RandomStreams,
-    device: torch.device,
     *,
     dtype: torch.dtype | None = None,
 ) -> dict[str, Any]:
@@ -125,7 +123,7 @@ def validate(
     means, gap = RunningMeans(), dict[str, float]()
     model.eval()
     for batch in windows:
-        pixels, losses = _losses(model, objective, batch, streams, device, dtype)
+        pixels, losses = _losses(model, objective, batch, streams, dtype)
         if dtype is not None and not gap:
             gap["precision_gap"] = precision_gap(losses.latents, model.encode(pixels).latents).item()
         means.add({"loss": losses.total, **losses.terms, "q": losses.q.mean(0), "q_entropy": mean_entropy(losses.q)})
@@ -138,10 +136,10 @@ def _losses(
     objective: Objective,
     batch: WindowBatch,
     streams: RandomStreams,
-    device: torch.device,
     dtype: torch.dtype | None,
 ) -> tuple[Tensor, Losses]:
-    """The pixels of a batch on `device`, and its losses without dropout."""
+    """The pixels of a batch on the device of `streams`, and its losses without dropout."""
+    device = streams.directions.device
     pixels, actions = batch.to(device)
     noise = streams.draw_step(model, len(pixels), actions.shape[1], drops=False)
     with torch.autocast(device.type, dtype=dtype, enabled=dtype is not None):
