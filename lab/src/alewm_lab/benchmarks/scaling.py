@@ -13,15 +13,15 @@ from alewm.capacity.support import polynomial_prior
 from alewm.devices import find_device
 from alewm.errors import InputError
 from alewm.files import read_json
-from alewm.model.world_model import WorldModel, build_world_model
-from alewm.planning.planner import Planner, PlanningConfig, choose_search
+from alewm.model.world_model import build_world_model
+from alewm.planning.planner import PlanningConfig
 from alewm.planning.rollout import sliced_roll_out
 from alewm.planning.search import CEMConfig
 from alewm.regularizers.quadrature import random_directions
 from alewm.regularizers.sigreg import mix_sigreg
-from alewm.shapes import FRAME_SKIP
 from alewm.training.acceleration import WARM_UPS, acceleration_of, random_batch, updates_of
 from alewm.training.presets import preset
+from alewm_lab.benchmarks.plan_speed import plans_between, random_ends
 from alewm_lab.benchmarks.timing import median_seconds, print_line, recorded
 from alewm_lab.presentation import panel_grid
 
@@ -102,28 +102,15 @@ def _planning(asked: "BenchScaling", where: torch.device) -> Iterator[Panel]:
     middle, usual = asked.episodes[len(asked.episodes) // 2], CEMConfig().num_candidates
 
     def milliseconds(capacity: int = smallest, episodes: int = middle, candidates: int = usual) -> float:
-        plan = _plan(model, asked.iterations, where, capacity, episodes, candidates)
-        return 1e3 * median_seconds(plan, asked.repeats, where)
+        cem = CEMConfig.with_a_tenth_elite(candidates, asked.iterations)
+        planning = PlanningConfig(cem=cem, episodes_per_batch=episodes)
+        now, goal = random_ends(config.model, episodes, where)
+        plan, _ = plans_between(now, goal, model, planning, config.model.action_dim)
+        return 1e3 * median_seconds(partial(plan, capacity), asked.repeats, where)
 
     yield Panel("a plan", "capacity k", tuple((k, milliseconds(capacity=k)) for k in capacities))
     yield Panel("a plan", "episodes together", tuple((b, milliseconds(episodes=b)) for b in asked.episodes))
     yield Panel("a plan", "candidates", tuple((n, milliseconds(candidates=n)) for n in asked.candidates))
-
-
-def _plan(
-    model: WorldModel, iterations: int, where: torch.device, capacity: int, episodes: int, candidates: int
-) -> Callable[[], object]:
-    cem = CEMConfig.with_a_tenth_elite(candidates, iterations)
-    action_dim = model.config.action_dim // FRAME_SKIP
-    planner = Planner(
-        model,
-        [0.0] * action_dim,
-        [1.0] * action_dim,
-        PlanningConfig(cem=cem, episodes_per_batch=episodes),
-        inner_loop=choose_search(model, where).inner_loop,
-    )
-    now, goal = torch.randn(2, episodes, model.config.latent_dim, generator=torch.Generator().manual_seed(1)).to(where)
-    return partial(planner.plan, now, goal, [(capacity,)] * episodes, [(0, episode, 0) for episode in range(episodes)])
 
 
 def _state(asked: "BenchScaling", where: torch.device) -> Iterator[Panel]:
