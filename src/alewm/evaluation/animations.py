@@ -80,14 +80,13 @@ def replayed(
     learned = data_set_of(read_description(latest_checkpoint(run)), settings.data_set)
     pairs, records = find_pairs(run, learned, settings, data_path), read_records(folder / "episodes.jsonl")
     actions = load_tensors(folder / ACTIONS, "evaluate again.")[0]["actions"]
-    known = {(pairs.episodes[b], pairs.start_steps[b]): b for b in range(len(pairs))}
-    places = [known.get((records[i].episode, records[i].start_step)) for i in indices]
-    if None in places:
+    known = {name: b for b, name in enumerate(pairs.pair_names)}
+    if not all(records[i].pair_name in known for i in indices):
         raise InputError(f"{folder} has episodes that are not among the pairs of {run}.")
     task = task_of(learned)
     envs = task.make_vector_env(len(indices), image_size=image_size, drawing=drawing_of(task, learned, settings))
     steps = torch.tensor([records[i].steps for i in indices])
-    return film(envs, pairs.take([place for place in places if place is not None]), actions[list(indices)], steps)
+    return film(envs, pairs.take([known[records[i].pair_name] for i in indices]), actions[list(indices)], steps)
 
 
 def write_gif(

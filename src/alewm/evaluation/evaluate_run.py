@@ -57,7 +57,7 @@ def comparison_lines(records: Mapping[str, Sequence[EpisodeRecord]]) -> list[str
     first: dict[tuple[tuple[int, int], ...], str] = {}
     lines = []
     for name, other in records.items():
-        ours = first.setdefault(tuple((each.episode, each.start_step) for each in other), name)
+        ours = first.setdefault(tuple(each.pair_name for each in other), name)
         if ours == name:
             continue
         found = compare_records([records[ours]], [other])
@@ -113,8 +113,8 @@ class Agreement:
 
 def agreement(records: Sequence[EpisodeRecord], published: Sequence[EpisodeRecord]) -> Agreement:
     """How many of `records` have the success and the capacity of the `published` record of the same pair."""
-    known = {(record.episode, record.start_step): record for record in published}
-    common = [(record, known[key]) for record in records if (key := (record.episode, record.start_step)) in known]
+    known = {record.pair_name: record for record in published}
+    common = [(record, known[record.pair_name]) for record in records if record.pair_name in known]
     return Agreement(len(common), sum((a.success, a.capacity) == (b.success, b.capacity) for a, b in common))
 
 

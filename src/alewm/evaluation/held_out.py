@@ -217,8 +217,7 @@ def pairs_in_data(
         pairs = GoalPairs.gather(stored, store.column, names, store.actions, of_episode)
     if per_episode > 1:
         # The episode alone would give all its pairs the same noise.
-        keys = zip(pairs.episodes, pairs.start_steps, strict=True)
-        pairs = replace(pairs, streams=tuple(stream_seed("pair", *key) for key in keys))
+        pairs = replace(pairs, streams=tuple(stream_seed("pair", *name) for name in pairs.pair_names))
     return pairs
 
 
