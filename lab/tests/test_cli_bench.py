@@ -1,6 +1,8 @@
 """Every benchmark ends in a line of JSON with what it measured."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -160,3 +162,9 @@ def test_a_file_that_does_not_name_its_task_needs_it_named(alewm_here, refused, 
 )
 def test_bad_input_gets_a_message(refused, arguments, message):
     assert message in refused("bench", *arguments)
+
+
+def test_the_command_line_loads_nothing_heavy():
+    probe = "import sys, alewm_lab.cli.main; print(*{'torch', 'numpy', 'h5py', 'matplotlib'} & sys.modules.keys())"
+    done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []

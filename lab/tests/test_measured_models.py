@@ -27,12 +27,13 @@ def place(tmp_path_factory):
 def test_windows_are_latents_and_normalised_actions_of_episodes_of_their_part(place):
     with Trained.open(*place, CPU) as trained:
         windows = encoded_windows(trained, "validation", 12)
-        assert set(windows.episodes.tolist()) <= set(trained.splits.validation)
-        starts = [trained.store.rows_of(episode).start for episode in windows.episodes.tolist()]
-        assert (windows.starts >= np.array(starts)).all()
-        _, latents = trained.encode_rows(windows.starts + 5)
+        first = windows.rows[:, 0]
+        episodes = np.searchsorted(trained.store.offsets, first, side="right") - 1
+        assert set(episodes.tolist()) <= set(trained.splits.validation)
+        assert (windows.rows[:, -1] < trained.store.offsets[episodes] + trained.store.lengths[episodes]).all()
+        _, latents = trained.encode_rows(first + 5)
         torch.testing.assert_close(windows.latents[:, 1], latents, rtol=1e-4, atol=1e-4)
-        actions = trained.store.actions[windows.starts[:, None] + np.arange(5, 10)]
+        actions = trained.store.actions[first[:, None] + np.arange(5, 10)]
         expected = (actions - np.array(trained.statistics.mean)) / np.array(trained.statistics.std)
         np.testing.assert_allclose(windows.actions[:, 1], expected.reshape(12, -1), rtol=1e-4, atol=1e-5)
 

@@ -8,7 +8,7 @@ from alewm.errors import InputError
 from alewm.sweeps.library import Library
 from alewm.training.presets import SEEDS
 from alewm_lab.experiments.capacity_dynamics import build_mixed as build
-from alewm_lab.experiments.capacity_dynamics import mean_q_over_training
+from alewm_lab.experiments.capacity_dynamics import q_over_training
 from alewm_lab.experiments.experiment import Results
 from alewm_lab.experiments.request import Request, make_scale
 
@@ -58,7 +58,7 @@ def test_the_table_has_the_paper_s_figures_beside_ours(results):
 
 
 def test_q_is_averaged_over_seeds_and_begins_at_the_prior(results):
-    steps, values = mean_q_over_training(build(PAPER).runs, "reacher", results)[8]
+    steps, values = q_over_training(build(PAPER).runs, results, "reacher")[8]
     assert steps == [0, 50]
     assert values == pytest.approx([8**-3 / sum(rank**-3 for rank in range(1, 9)), 0.2], rel=1e-5)
 

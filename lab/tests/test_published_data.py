@@ -7,9 +7,10 @@ from alewm.envs.push_t import physics
 from alewm.envs.push_t.physics import PushTWorld
 from alewm_lab.benchmarks.published_data import (
     FACES,
-    PushTStatistics,
+    PUBLISHED,
     block_displacements,
     is_moving,
+    push_t_figures,
     touched_faces,
     turns,
 )
@@ -59,14 +60,12 @@ def test_faces_are_told_apart(place, face, angle):
 
 
 def test_figures_of_an_episode():
-    figures = PushTStatistics()
     rows = 51
     block_x = np.where(np.arange(rows) < 26, 256.0, 300.0)
     angle = np.linspace(0, 2 * np.pi, rows, endpoint=False)
     episode = {"state": states(rows, block_x=block_x, angle=angle, x=100.0, vx=np.arange(rows))}
     episode["n_contacts"] = (np.arange(rows) % 2).astype(np.int64)
-    figures.update(episode)
-    found = figures.result()
+    found = push_t_figures([episode])
     assert found["contact_share"] == 0.5
     assert found["block_25_steps_mean"] == pytest.approx(44 * 25 / 26)
     assert found["block_25_steps_below_5_share"] == pytest.approx(1 / 26)
@@ -78,16 +77,12 @@ def test_figures_of_an_episode():
 
 
 def test_the_border_counts():
-    figures = PushTStatistics()
-    figures.update({"state": states(30, block_x=40.0)})
-    assert figures.result()["near_border_share"] == 1
+    assert push_t_figures([{"state": states(30, block_x=40.0)}])["near_border_share"] == 1
 
 
 def test_files_without_contacts_lack_only_those_figures():
-    figures = PushTStatistics()
-    assert figures.result() == {}
-    figures.update({"state": states(20)})
-    found = figures.result()
+    assert push_t_figures([]) == {}
+    found = push_t_figures([{"state": states(20)}])
     assert not any(name.startswith("contact") or name.startswith("block_25") for name in found)
     assert found["block_moving_share"] == 0
-    assert set(PushTStatistics.PUBLISHED) & set(found)
+    assert set(PUBLISHED["push-t"]) & set(found)

@@ -114,16 +114,6 @@ def average_gradients(parameters: Iterable[torch.nn.Parameter]) -> None:
         gradient.copy_(mean.view_as(gradient))
 
 
-def detached_mean(local: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
-    """The mean of a logged value over ranks, outside autograd."""
-    local = local.detach()
-    if num_ranks() == 1:
-        return local
-    total = local.clone()
-    dist.all_reduce(total)
-    return total / num_ranks()
-
-
 def wait_for_all_ranks() -> None:
     """Barrier: wait for all ranks."""
     if num_ranks() > 1:

@@ -14,14 +14,13 @@ from alewm.errors import InputError
 from alewm.shapes import Float, Int, Tensor, UInt8
 
 
-def checked_image_size(image_size: int, native_size: int) -> int:
-    """`image_size`, if an image of `native_size` pixels can be area-averaged to it."""
-    if not isinstance(image_size, int) or not 1 <= image_size <= native_size:
+def check_image_size(image_size: int, height: int, width: int) -> None:
+    """Refuse an `image_size` to which frames of `height` x `width` pixels cannot be area-averaged."""
+    if not isinstance(image_size, int) or not 1 <= image_size <= min(height, width):
         raise InputError(
-            f"The image size must be an integer from 1 to {native_size} (the size the environment draws at), "
-            f"got {image_size!r}."
+            f"Frames of {height} x {width} cannot be averaged down to {image_size} x {image_size}; the image size is "
+            f"an integer from 1 to {min(height, width)}."
         )
-    return image_size
 
 
 def granule(native_size: int, image_size: int) -> tuple[int, int]:
@@ -64,7 +63,7 @@ def area_downsample(frames: UInt8[Tensor, "*batch Y X 3"], image_size: int) -> U
     *batch, height, width, channels = frames.shape
     if (height, width) == (image_size, image_size):
         return frames
-    check_image_size(image_size, (height, width))
+    check_image_size(image_size, height, width)
     # Rows first: they are long runs in memory, and what remains for the columns is smaller.
     by_rows, rows_per_sum = _area_sums(frames.reshape(-1, height, width * channels), image_size)
     by_area, columns_per_sum = _area_sums(by_rows.reshape(-1, width, channels), image_size)
@@ -88,12 +87,3 @@ def _area_sums(values: Tensor, size: int) -> tuple[Int[Tensor, "N size M"], int]
             overlap = min((j + 1) * p, (i + 1) * q) - max(j * p, i * q)
             sums[:, :, j].add_(inputs[:, :, i], alpha=overlap)
     return sums.reshape(len(values), size, values.shape[2]), p
-
-
-def check_image_size(image_size: int, stored: tuple[int, int]) -> None:
-    """Refuse a size larger than the `stored` (Y, X) of the frames."""
-    if not 1 <= image_size <= min(stored):
-        raise InputError(
-            f"Frames of {stored[0]} x {stored[1]} cannot be averaged down to {image_size} x {image_size}; choose a "
-            f"size from 1 to {min(stored)}."
-        )

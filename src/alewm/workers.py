@@ -53,21 +53,6 @@ def _thread_pool(num_threads: int, name: str, process: int) -> ThreadPoolExecuto
     return ThreadPoolExecutor(num_threads, f"alewm-{name}")
 
 
-def context_for_workers(*modules: str) -> BaseContext:
-    """How to start processes that need `modules`.
-
-    Forked from a server that has imported them and nothing else: sixteen processes that each import torch take several
-    seconds to begin, and forking a process with threads, such as this one, may deadlock.
-    """
-    if "forkserver" not in multiprocessing.get_all_start_methods():
-        return multiprocessing.get_context("spawn")
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(list(modules))
-    with starting_workers():
-        forkserver.ensure_running()
-    return context
-
-
 @contextmanager
 def starting_workers() -> Iterator[None]:
     """Processes that are started in this block are started whole: an interrupt waits for its end, and spares them.
@@ -129,7 +114,14 @@ class WorkerPool(ProcessPoolExecutor):
     """
 
     def __init__(self, num_workers: int, *modules: str) -> None:
-        context = context_for_workers(__name__, *modules)
+        context: BaseContext = multiprocessing.get_context("spawn")
+        if "forkserver" in multiprocessing.get_all_start_methods():
+            # Forked from a server that has imported the modules and nothing else: sixteen processes that each import
+            # torch take several seconds to begin, and forking a process with threads, such as this one, may deadlock.
+            context = multiprocessing.get_context("forkserver")
+            context.set_forkserver_preload([__name__, *modules])
+            with starting_workers():
+                forkserver.ensure_running()
         end, self._goes_on = context.Pipe(duplex=False)
         super().__init__(num_workers, mp_context=context, initializer=_begin_worker, initargs=(end,))
 

@@ -97,7 +97,7 @@ def test_one_of_five_steps_is_drawn_and_learned_from(alewm_here, refused, tmp_pa
     ("arguments", "message"),
     [
         (("two-rooms",), "Did you mean 'two-room'?"),
-        (("two-room", "--image-size", 300), "image size must be an integer from 1 to 224"),
+        (("two-room", "--image-size", 300), "the image size is an integer from 1 to 224"),
         (("two-room", "--episodes", 0), "1 episode or more"),
         (("two-room", "--seed", -1), "seed of 0 or more"),
         (("two-room", "--jobs", -1), "--jobs"),

@@ -24,7 +24,9 @@ def test_the_statistics_are_mean_and_population_std_of_complete_rows() -> None:
 def test_held_out_actions_have_no_part_in_the_statistics(tmp_path: Path) -> None:
     """Row r of a tape has the action (r, -r); the last row of an episode has none."""
     with EpisodeStore.open(write_tape(tmp_path / "a.h5", [10, 20, 30, 40])) as store:
-        statistics = ActionStatistics.of_training(store, Splits(train=(0, 2), validation=(1,), test=(3,), seed=0))
+        statistics = ActionStatistics.of_training(
+            store, Splits(train=(0, 2), validation=(1,), test=(3,), seed=0, fingerprint="")
+        )
     rows = np.concatenate([np.arange(0, 9), np.arange(30, 59)])
     assert statistics.mean == pytest.approx((rows.mean(), -rows.mean()))
     assert statistics.std == pytest.approx((rows.std(), rows.std()))

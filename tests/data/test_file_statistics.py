@@ -4,14 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from alewm.data.inspection import FileStatistics
-
-
-def gathered(episodes: list[np.ndarray]) -> dict:
-    statistics = FileStatistics()
-    for actions in episodes:
-        statistics.update({"action": actions})
-    return statistics.result()
+from alewm.data.inspection import file_figures
 
 
 @given(st.integers(0, 10_000), st.lists(st.integers(1, 40), min_size=1, max_size=6), st.booleans())
@@ -21,7 +14,7 @@ def test_the_figures_are_those_of_all_actions_taken(seed: int, lengths: list[int
     if ends_in_nan:
         for episode in episodes:
             episode[-1] = np.nan
-    found = gathered(episodes)
+    found = file_figures(episodes)
     assert (found["episodes"], found["rows"]) == (len(lengths), sum(lengths))
     assert (found["length_min"], found["length_max"]) == (min(lengths), max(lengths))
     taken = np.concatenate([episode[: -1 if ends_in_nan else None] for episode in episodes]).astype(np.float64)
@@ -42,16 +35,16 @@ def test_autocorrelation_relates_neighbours_of_one_episode_only() -> None:
         for _ in range(100):
             walk.append(0.6 * walk[-1] + 0.8 * rng.normal(size=2))
         walks.append(np.array(walk))
-    np.testing.assert_allclose(gathered(walks)["action_autocorrelation"], 0.6, atol=0.03)
+    np.testing.assert_allclose(file_figures(walks)["action_autocorrelation"], 0.6, atol=0.03)
     # Episodes of one action each have no neighbours, however alike they are.
-    alike = gathered([np.full((1, 2), number) for number in range(9)])
+    alike = file_figures([np.full((1, 2), number) for number in range(9)])
     assert alike["action_autocorrelation"] == [0, 0]
     left, right = np.array(walks[0][:-1]), np.array(walks[0][1:])
     expected = [np.corrcoef(left[:, d], right[:, d])[0, 1] for d in range(2)]
-    np.testing.assert_allclose(gathered(walks[:1])["action_autocorrelation"], expected)
+    np.testing.assert_allclose(file_figures(walks[:1])["action_autocorrelation"], expected)
 
 
 def test_rows_beyond_the_bounds_are_counted_once_and_components_each() -> None:
-    found = gathered([np.array([[1.0, -2.0], [0.5, 0.5], [1.5, 1.5], [0.0, -1.0]])])
+    found = file_figures([np.array([[1.0, -2.0], [0.5, 0.5], [1.5, 1.5], [0.0, -1.0]])])
     assert found["action_outside_share"] == 0.5
     assert found["action_saturated_share"] == 5 / 8

@@ -8,7 +8,7 @@ import pytest
 from alewm.data.action_statistics import ActionStatistics
 from alewm.data.collect import RecordedEpisodes, collect
 from alewm.data.frame_sources import verify_frames
-from alewm.data.inspection import FileStatistics
+from alewm.data.inspection import file_figures
 from alewm.data.loader import LoaderConfig, WindowLoader
 from alewm.data.splits import load_or_draw_pairs, load_or_make_splits
 from alewm.data.store import EpisodeStore
@@ -59,7 +59,6 @@ def test_splits_pairs_and_figures_can_be_made(tmp_path: Path, name: str) -> None
             assert not families[0] & families[1]
         pairs = load_or_draw_pairs(store, splits)
         assert [pair.episode for pair in pairs.test] == list(splits.test)
-        figures = FileStatistics()
         for episode in range(store.num_episodes):
             columns = store.episode_columns(episode)
             rows = store.rows_of(episode)
@@ -67,10 +66,11 @@ def test_splits_pairs_and_figures_can_be_made(tmp_path: Path, name: str) -> None
                 expected = written[column][rows]
                 found = values.astype(str) if expected.dtype == object else values
                 np.testing.assert_array_equal(found, expected)
-            figures.update(columns)
         last_is_nan = np.isnan(store.actions[store.index.last_rows]).all()
         assert last_is_nan == layout.last_action_is_nan
-        assert figures.result()["rows"] == len(written["action"])
+        assert file_figures(store.episode_columns(e)["action"] for e in range(store.num_episodes))["rows"] == len(
+            written["action"]
+        )
 
 
 @every_layout

@@ -3,7 +3,8 @@
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from alewm.data.schema import beside, read_sidecar, write_sidecar
+from alewm.data.schema import beside, write_sidecar
+from alewm.files import read_object
 
 
 def test_writers_of_one_sidecar_do_not_disturb_each_other(tmp_path: Path) -> None:
@@ -12,5 +13,5 @@ def test_writers_of_one_sidecar_do_not_disturb_each_other(tmp_path: Path) -> Non
     with ThreadPoolExecutor(4) as threads:
         for written in [threads.submit(write_sidecar, path, values) for _ in range(200)]:
             written.result()
-    assert read_sidecar(path, ("train",)) == values
+    assert read_object(path) == values
     assert [each.name for each in tmp_path.iterdir()] == ["a.splits.json"]

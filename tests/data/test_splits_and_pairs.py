@@ -88,10 +88,15 @@ def test_sidecars_of_other_data_are_refused(tmp_path: Path) -> None:
     path = write_tape(tmp_path / "a.h5", [30] * 5)
     splits = load_or_make_splits(EpisodeStore.open(path))
     load_or_draw_pairs(EpisodeStore.open(path), splits)
-    with pytest.raises(InputError, match="split seed 3072, asked 1"):
-        load_or_make_splits(EpisodeStore.open(path), seed=1)
+    stored = {name: (tmp_path / f"a.{name}.json").read_text() for name in ("splits", "pairs")}
+    for name, text in stored.items():
+        (tmp_path / f"a.{name}.json").write_text(json.dumps(json.loads(text) | {"seed": 1}))
+    with pytest.raises(InputError, match="made with split seed 1, not 3072"):
+        load_or_make_splits(EpisodeStore.open(path))
     with pytest.raises(InputError, match="another split or pair seed"):
-        load_or_draw_pairs(EpisodeStore.open(path), splits, seed=1)
+        load_or_draw_pairs(EpisodeStore.open(path), splits)
+    for name, text in stored.items():
+        (tmp_path / f"a.{name}.json").write_text(text)
     path.unlink()
     store = EpisodeStore.open(write_tape(path, [31] * 5))
     with pytest.raises(InputError, match=r"a\.splits\.json was made for data with fingerprint"):
@@ -100,7 +105,15 @@ def test_sidecars_of_other_data_are_refused(tmp_path: Path) -> None:
         load_or_draw_pairs(store, splits)
 
 
-@pytest.mark.parametrize(("text", "message"), [("{", "not valid JSON"), ("{}", "lacks train"), ("[]", "lacks train")])
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "not valid JSON"),
+        ("{}", "lacks the field 'train'"),
+        ("[]", "lacks the field 'train'"),
+        ('{"train": [0], "validation": [1], "test": [2], "seed": 3072}', "lacks the field 'fingerprint'"),
+    ],
+)
 def test_a_damaged_sidecar_is_refused(tmp_path: Path, text: str, message: str) -> None:
     store = EpisodeStore.open(write_tape(tmp_path / "a.h5", [30] * 5))
     (tmp_path / "a.splits.json").write_text(text)
@@ -192,7 +205,7 @@ def test_sidecars_are_plain_json(tmp_path: Path) -> None:
 
 
 def test_pairs_of_training_episodes_are_of_those_long_enough_to_have_one(tmp_path: Path) -> None:
-    splits = Splits(train=(0, 1, 2, 3), validation=(), test=(), seed=0)
+    splits = Splits(train=(0, 1, 2, 3), validation=(), test=(), seed=0, fingerprint="")
     with EpisodeStore.open(write_tape(tmp_path / "a.h5", [30, 25, 26, 40])) as store:
         for most, expected in ((None, [0, 2, 3]), (2, [0, 2])):
             assert [pair.episode for pair in _stored_pairs(store, splits, "train", most)] == expected

@@ -16,7 +16,7 @@ from alewm.envs.cube_control import CUBE_POSITION, CUBE_QUATERNION
 from alewm.envs.offscreen import mujoco
 from alewm.envs.recording import episode_stream
 from alewm.errors import InputError
-from alewm_lab.benchmarks.published_data import CubeStatistics
+from alewm_lab.benchmarks.published_data import cube_figures
 
 
 @pytest.fixture(scope="module")
@@ -180,12 +180,9 @@ def test_both_behaviours_bring_the_cube_to_the_target_and_one_goes_on_to_others(
 
 
 def test_episodes_are_like_the_published_ones():
-    statistics, actions = CubeStatistics(), []
-    for episode in cube.collect_one_goal(0, range(6), draw_every=0):
-        assert len(episode["action"]) == 201
-        statistics.update(episode)
-        actions.append(episode["action"][:-1])
-    found = statistics.result()
+    episodes = list(cube.collect_one_goal(0, range(6), draw_every=0))
+    assert all(len(episode["action"]) == 201 for episode in episodes)
+    actions, found = [episode["action"][:-1] for episode in episodes], cube_figures(episodes)
     assert np.concatenate(actions).std(0) == pytest.approx([0.30, 0.40, 0.65, 0.40, 0.25], rel=0.25)
     assert np.abs([taken[0] for taken in actions]).max() < 0.5, "a plan begins where the gripper is, but for its noise"
     assert found["cube_moving_share"] == pytest.approx(0.42, abs=0.05)

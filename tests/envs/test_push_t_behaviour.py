@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from alewm.data.inspection import FileStatistics
+from alewm.data.inspection import file_figures
 from alewm.envs.push_t.behaviour import (
     NOISE_LEVELS,
     REPLAYS,
@@ -27,7 +27,7 @@ from alewm.envs.push_t.expert import (
 from alewm.envs.push_t.physics import PushTWorld
 from alewm.envs.recording import episode_stream
 from alewm.errors import InputError
-from alewm_lab.benchmarks.published_data import PushTStatistics
+from alewm_lab.benchmarks.published_data import push_t_figures
 
 FAMILIES = 12
 REPLAYED = (0, 1, 2, 3)
@@ -135,12 +135,9 @@ def test_an_episode_does_not_depend_on_what_else_is_asked_for():
 
 
 def test_the_data_have_the_wanted_properties(families):
-    """The properties of `PushTStatistics`, with the room that a few dozen episodes need."""
-    general, own = FileStatistics(), PushTStatistics()
-    for episode in (episode for _, replays in families for episode in replays):
-        general.update(episode)
-        own.update(episode)
-    found = {**general.result(), **own.result()}
+    """The properties of `push_t_figures`, with the room that a few dozen episodes need."""
+    episodes = [episode for _, replays in families for episode in replays]
+    found = {**file_figures(episode["action"] for episode in episodes), **push_t_figures(episodes)}
     assert all(0.15 < std < 0.25 for std in found["action_std"])
     assert min(found["action_autocorrelation"]) > 0.7
     assert 0.4 < found["contact_share"] < 0.6

@@ -25,7 +25,7 @@ def test_a_film_is_the_episode_that_was_run():
     pairs, envs = pairs_of(5), PointEnvs()
     outcome = run_closed_loop(envs, pairs, OpenLoop(uniform_actions(pairs, ACTION_DIM, 12, 0)), budget=12)
     last = envs.render()
-    films = film(PointEnvs(), pairs, outcome, [3, 1])
+    films = film(PointEnvs(), pairs.take([3, 1]), outcome.actions[[3, 1]], outcome.steps[[3, 1]])
     for (frames, goal), b in zip(films, [3, 1], strict=True):
         assert len(frames) == outcome.steps[b] + 1
         assert torch.equal(frames[0], draw(pairs.start_rows["state"])[b])
@@ -69,4 +69,4 @@ def test_filming_needs_an_environment_per_episode():
     pairs = pairs_of(2)
     outcome = run_closed_loop(PointEnvs(), pairs, OpenLoop(uniform_actions(pairs, ACTION_DIM, 2, 0)), budget=2)
     with pytest.raises(InputError, match="Filming 2 episodes needs as many environments, got 1"):
-        film(Stuck(), pairs, outcome, [0, 1])
+        film(Stuck(), pairs, outcome.actions, outcome.steps)

@@ -70,7 +70,9 @@ def make_run(folder, evaluated=None, **config):
         result = {**found.result, "prior_survival": [1.0, 1.0, 0.5, 0.5, 0.2, 0.2]}
         (folder / "result.json").write_text(json.dumps(result))
         write_records(folder / "episodes.jsonl", found.records)
-        for index, (frames, goal) in enumerate(film(PointEnvs(), pairs, found.outcome, [0, 1])):
+        for index, (frames, goal) in enumerate(
+            film(PointEnvs(), pairs.take([0, 1]), found.outcome.actions[:2], found.outcome.steps[:2])
+        ):
             write_gif(folder / "animations" / f"episode-{index:05d}-reached-k2.gif", frames, goal)
     return folder
 

@@ -15,7 +15,7 @@ import pytest
 
 from alewm.data.conversion.frames import decode_image
 from alewm.data.conversion.lerobot import LeRobotEpisodes
-from alewm.data.conversion.tables import parquet_columns
+from alewm.data.conversion.recordings import parquet_columns
 from alewm.data.store import EpisodeStore
 from alewm.data.writer import StoreWriter
 from alewm.envs.push_t.demonstrations import read_demonstrations

@@ -9,7 +9,7 @@ import torch
 from alewm.errors import InputError
 from alewm.model.vit import ViTConfig, first_token_after
 from alewm.model.world_model import build_world_model
-from alewm.training.acceleration import accelerated, choose_acceleration
+from alewm.training.acceleration import Chosen, accelerated, choose_acceleration
 from alewm.training.data import RunWindows
 from alewm.training.objective import Objective
 from alewm.training.random_streams import RandomStreams
@@ -40,9 +40,9 @@ def test_a_training_update_is_the_same_with_fused_blocks():
             Objective(config.objective, trained.config),
             build_optimizer(trained, config.training.optim),
             RandomStreams(0, CPU),
-            clip_norm=config.training.optim.clip_norm,
+            config.training,
         )
-        result = accelerated(plain, "none", CPU, fused=fused)(*windows)
+        result = accelerated(plain, Chosen("none", "asked for", fused), CPU)(*windows)
         # Not the weights: Adam divides a gradient by its size, also one that is rounding alone, as that of a bias
         # before a batch normalisation. All gradients together have norm 1, to which they were clipped.
         gradients = {name: parameter.grad for name, parameter in trained.named_parameters()}

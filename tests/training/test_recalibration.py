@@ -22,7 +22,7 @@ CPU = torch.device("cpu")
 
 def recalibrated(model: WorldModel, batches: list) -> WorldModel:
     config = run_config()
-    recalibrate(model, Objective(config.objective, config.model), batches, RandomStreams(0, CPU), CPU)
+    recalibrate(model, Objective(config.objective, config.model), batches, RandomStreams(0, CPU))
     return model
 
 

@@ -22,7 +22,7 @@ def test_losses_are_means_over_batches_with_running_moments_and_without_dropout(
         parameter.data.add_(0.1 * torch.randn(parameter.shape, generator=generator))
     objective = Objective(run_config().objective, MODEL)
     batches = [draw_windows(16, seed=5), draw_windows(16, seed=6)]
-    found = validate(model.train(), objective, batches, RandomStreams(3, CPU), CPU)
+    found = validate(model.train(), objective, batches, RandomStreams(3, CPU))
     assert model.training
     streams, expected = RandomStreams(3, CPU), []
     for batch in batches:

@@ -218,22 +218,19 @@ def texts_checksum(attributes: str, encoder: str) -> int:
     return zlib.crc32(f"{attributes}\0{encoder}".encode(errors="surrogateescape"))
 
 
-def row_without_action(action: np.ndarray) -> int | None:
-    """The first row of an episode's actions `[rows, A]` that is not finite; the last may be NaN, since none follows."""
-    wrong = ~np.isfinite(action).all(axis=1)
-    wrong[-1] = np.isinf(action[-1]).any()
+def row_without_action(actions: np.ndarray, last_rows: np.ndarray | int = -1) -> int | None:
+    """The first row of `actions` `[rows, A]` that is not finite; NaN may stand in the last row of an episode."""
+    wrong = ~np.isfinite(actions).all(axis=1)
+    wrong[last_rows] = np.isinf(actions[last_rows]).any(axis=-1)
     return int(wrong.argmax()) if wrong.any() else None
 
 
 def check_actions(path: Path, actions: np.ndarray, last_rows: np.ndarray) -> None:
     """Refuse infinite actions, and NaN anywhere but in the last row of an episode."""
-    bad = np.isinf(actions).any(axis=1)
-    missing = np.isnan(actions).any(axis=1)
-    missing[last_rows] = False
-    for rows, what in ((bad, "an infinite action"), (missing, "a NaN action before the end of its episode")):
-        if rows.any():
-            row = int(rows.argmax())
-            raise fault(path, schema.ACTION, row, f"{what}: {actions[row].tolist()}.", "Collect the file again.")
+    row = row_without_action(actions, last_rows)
+    if row is not None:
+        what = "an infinite action" if np.isinf(actions[row]).any() else "a NaN action before the end of its episode"
+        raise fault(path, schema.ACTION, row, f"{what}: {actions[row].tolist()}.", "Collect the file again.")
 
 
 def check_codec(path: Path, name: str, column: h5py.Dataset) -> None:

@@ -24,9 +24,10 @@ import torch
 from alewm.data import schema
 from alewm.data.checks import fault, read_by_hdf5
 from alewm.data.codec import BatchDecoder, DamagedError, Decoder, decoder_of
-from alewm.data.schema import beside, read_sidecar, write_sidecar
+from alewm.data.schema import beside, write_sidecar
 from alewm.data.store import EpisodeStore
 from alewm.errors import InputError
+from alewm.files import read_object
 from alewm.progress import Progress
 from alewm.resize import area_downsample, check_image_size
 from alewm.workers import num_available_cores
@@ -201,7 +202,7 @@ class DownsampledFrames:
     """Frames of another source at a smaller size, computed whenever they are read."""
 
     def __init__(self, source: FrameSource, image_size: int) -> None:
-        check_image_size(image_size, source.shape[:2])
+        check_image_size(image_size, *source.shape[:2])
         self.shape = (image_size, image_size, 3)
         self.description = f"{source.description}, downsampled to {image_size} x {image_size} at each read"
         self._source = source
@@ -317,6 +318,6 @@ def _decode_all(store: EpisodeStore, source: FrameSource) -> None:
 
 def _holds(path: Path, stamp: dict[str, Any]) -> bool:
     try:
-        return read_sidecar(path, tuple(stamp)) == stamp
-    except InputError:
+        return read_object(path) == stamp
+    except (FileNotFoundError, InputError):
         return False

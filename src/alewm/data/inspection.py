@@ -1,7 +1,7 @@
 """Describe a data file: its columns, episodes and statistics, its problems, and a picture of its frames."""
 
 import io
-from collections.abc import Mapping
+from collections.abc import Iterable
 from pathlib import Path
 
 import h5py
@@ -54,51 +54,41 @@ Figure = int | float | list[float]
 """One statistic: a number, or one per action dimension."""
 
 
-class FileStatistics:
-    """Figures of one data file, gathered episode by episode in float64."""
+def file_figures(episodes: Iterable[np.ndarray]) -> dict[str, Figure]:
+    """Figures of a data file, from the actions `[T, A]` of its episodes; an action with a NaN does not count.
 
-    def __init__(self) -> None:
-        self._lengths: list[int] = []
-        self._actions: list[np.ndarray] = []
-        self._is_followed: list[np.ndarray] = []
-
-    def update(self, episode: Mapping[str, np.ndarray]) -> None:
-        """Take in the `action` column `[T, A]` of one episode; actions with a NaN do not count."""
-        actions = np.asarray(episode[schema.ACTION])
-        self._lengths.append(len(actions))
+    These are `episodes`, `rows`, `length_*`; per dimension `action_*`; shares of components and rows at the bounds:
+    `action_saturated_share` is the share of components at or beyond ±1, `action_outside_share` that of rows with a
+    component strictly beyond. `action_autocorrelation` relates an action to the next of its episode.
+    """
+    lengths, taken_actions, is_followed = list[int](), list[np.ndarray](), list[np.ndarray]()
+    for actions in episodes:
+        lengths.append(len(actions))
         taken = ~np.isnan(actions).any(axis=1)
-        self._actions.append(actions[taken])
+        taken_actions.append(actions[taken])
         # Whether the next action taken is the next one in time: not across a NaN, nor across episodes.
-        self._is_followed.append(np.append(taken[1:], False)[taken])
-
-    def result(self) -> dict[str, Figure]:
-        """`episodes`, `rows`, `length_*`; per dimension `action_*`; shares of components and rows at the bounds.
-
-        `action_saturated_share` is the share of components at or beyond ±1, `action_outside_share` that of rows with a
-        component strictly beyond; `action_autocorrelation` relates an action to the next of its episode.
-        """
-        lengths = np.array(self._lengths)
-        figures: dict[str, Figure] = {
-            "episodes": len(lengths),
-            "rows": int(lengths.sum()),
-            "length_mean": float(lengths.mean()),
-            "length_min": int(lengths.min()),
-            "length_max": int(lengths.max()),
-        }
-        actions = np.concatenate(self._actions).astype(np.float64)
-        if len(actions) == 0:
-            return figures
-        first = np.flatnonzero(np.concatenate(self._is_followed))
-        size = np.abs(actions)
-        return figures | {
-            "action_mean": actions.mean(axis=0).tolist(),
-            "action_std": actions.std(axis=0).tolist(),
-            "action_min": actions.min(axis=0).tolist(),
-            "action_max": actions.max(axis=0).tolist(),
-            "action_saturated_share": float((size >= 1).mean()),
-            "action_outside_share": float((size > 1).any(axis=1).mean()),
-            "action_autocorrelation": _correlation(actions[first], actions[first + 1]).tolist(),
-        }
+        is_followed.append(np.append(taken[1:], False)[taken])
+    figures: dict[str, Figure] = {
+        "episodes": len(lengths),
+        "rows": sum(lengths),
+        "length_mean": float(np.mean(lengths)),
+        "length_min": min(lengths),
+        "length_max": max(lengths),
+    }
+    every = np.concatenate(taken_actions).astype(np.float64)
+    if len(every) == 0:
+        return figures
+    first = np.flatnonzero(np.concatenate(is_followed))
+    size = np.abs(every)
+    return figures | {
+        "action_mean": every.mean(axis=0).tolist(),
+        "action_std": every.std(axis=0).tolist(),
+        "action_min": every.min(axis=0).tolist(),
+        "action_max": every.max(axis=0).tolist(),
+        "action_saturated_share": float((size >= 1).mean()),
+        "action_outside_share": float((size > 1).any(axis=1).mean()),
+        "action_autocorrelation": _correlation(every[first], every[first + 1]).tolist(),
+    }
 
 
 def _correlation(left: np.ndarray, right: np.ndarray) -> np.ndarray:
@@ -231,10 +221,7 @@ def _problems_of_frames(store: EpisodeStore) -> list[str]:
 
 
 def _describe_actions(store: EpisodeStore) -> str:
-    statistics = FileStatistics()
-    for episode in range(store.num_episodes):
-        statistics.update({schema.ACTION: store.actions[store.rows_of(episode)]})
-    figures = statistics.result()
+    figures = file_figures(store.actions[store.rows_of(episode)] for episode in range(store.num_episodes))
     lines: list[tuple[str, ...]] = [("action", "mean", "std", "min", "max", "lag-1 corr.")]
     keys = ("action_mean", "action_std", "action_min", "action_max", "action_autocorrelation")
     for i in range(store.action_dim if keys[0] in figures else 0):

@@ -85,11 +85,7 @@ class EncodedEpisode:
         return columns | {name: ("|u1", frames.shape) for name, frames in self.frames.items()}
 
 
-def encode_episode(
-    episode: Mapping[str, np.ndarray],
-    compression: Compression = Compression(),  # noqa: B008 (frozen)
-    draw_every: int = 1,
-) -> EncodedEpisode:
+def encode_episode(episode: Mapping[str, np.ndarray], compression: Compression, draw_every: int) -> EncodedEpisode:
     """`episode` checked and with its frames compressed; index columns are dropped, the writer makes them.
 
     Its frames are those of every `draw_every`-th row, the first row's before all.

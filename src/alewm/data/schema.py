@@ -135,25 +135,16 @@ def kept_beside(data_path: Path) -> Iterator[None]:
         ) from None
 
 
-def read_sidecar(path: Path, fields: tuple[str, ...]) -> dict[str, Any]:
-    """The object in `path`, checked to have `fields`."""
+def read_sidecar(path: Path, kind: type[ConfigType]) -> ConfigType:
+    """The object in `path` as a `kind`; one that lacks a field without a default is refused."""
     try:
         values = parse_json(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise InputError(f"{path} does not exist.") from None
     except ValueError as error:
         raise InputError(f"{path} is not valid JSON ({error}); delete it to have it made anew.") from None
-    found: dict[str, Any] = values if isinstance(values, dict) else {}
-    if missing := [field for field in fields if field not in found]:
-        raise InputError(f"{path} lacks {', '.join(missing)}; delete it to have it made anew.")
-    return found
-
-
-def read_config_sidecar(path: Path, kind: type[ConfigType], fields: tuple[str, ...]) -> ConfigType:
-    """The object in `path`, with at least `fields`, as a `kind`."""
-    values = read_sidecar(path, fields)
     try:
-        return from_dict(kind, values)
+        return from_dict(kind, values if isinstance(values, dict) else {})
     except InputError as error:
         raise InputError(f"{path}: {error} Delete the file to have it made anew.") from None
 

@@ -20,7 +20,7 @@ import numpy as np
 from alewm.config import ADDED_LATER, to_dict
 from alewm.data import schema
 from alewm.data.checks import fault
-from alewm.data.schema import beside, check_fingerprint, kept_beside, read_config_sidecar, write_sidecar
+from alewm.data.schema import beside, check_fingerprint, kept_beside, read_sidecar, write_sidecar
 from alewm.data.store import EpisodeStore
 from alewm.errors import InputError
 
@@ -106,7 +106,7 @@ class Splits:
     validation: tuple[int, ...]
     test: tuple[int, ...]
     seed: int
-    fingerprint: str = ""
+    fingerprint: str
     """Of the data file the numbers refer to."""
     families: str = ""
     """How many families of copies were split and how they are known; empty where episodes were split."""
@@ -125,7 +125,7 @@ class Splits:
 
     @classmethod
     def load(cls, path: Path) -> "Splits":
-        return read_config_sidecar(path, cls, ("train", "validation", "test", "seed", "fingerprint"))
+        return read_sidecar(path, cls)
 
 
 def held_out_counts(num_eligible: int) -> tuple[int, int]:
@@ -146,7 +146,7 @@ def split_by_episode(lengths: np.ndarray, seed: int = SPLIT_SEED) -> Splits:
     order = np.random.default_rng(seed).permutation(eligible)
     validation, test = order[:num_validation], order[num_validation : num_validation + num_test]
     train = np.setdiff1d(np.arange(len(lengths)), np.concatenate([validation, test]))
-    return Splits(_numbers(train), _numbers(validation), _numbers(test), seed)
+    return Splits(_numbers(train), _numbers(validation), _numbers(test), seed, fingerprint="")
 
 
 def split_by_family(lengths: np.ndarray, families: np.ndarray, seed: int = SPLIT_SEED) -> Splits:
@@ -178,7 +178,7 @@ def split_by_family(lengths: np.ndarray, families: np.ndarray, seed: int = SPLIT
         turns = [int(m[i]) for i in range(max(map(len, members))) for m in members if i < len(m)]
         parts.append(turns[:count])
     train = np.flatnonzero(~np.isin(families, np.concatenate(held_out)))
-    return Splits(_numbers(train), _numbers(parts[0]), _numbers(parts[1]), seed)
+    return Splits(_numbers(train), _numbers(parts[0]), _numbers(parts[1]), seed, fingerprint="")
 
 
 def _num_families(sizes: np.ndarray, fewest: int, num_episodes: int) -> int:
@@ -186,7 +186,7 @@ def _num_families(sizes: np.ndarray, fewest: int, num_episodes: int) -> int:
     return max(fewest, int(np.searchsorted(np.cumsum(sizes), num_episodes)) + 1)
 
 
-def load_or_make_splits(store: EpisodeStore, by: SplitBy = "family", seed: int = SPLIT_SEED) -> Splits:
+def load_or_make_splits(store: EpisodeStore, by: SplitBy = "family") -> Splits:
     """The splits stored beside `store`; made and stored there if there are none.
 
     `by` family keeps copies together, and is the same as by episode for a file without copies. By episode, a file with
@@ -194,12 +194,12 @@ def load_or_make_splits(store: EpisodeStore, by: SplitBy = "family", seed: int =
     """
     path, variant = beside(store.path, "splits"), ""
     # Reuse the families of the usual split: finding them reads a whole column.
-    usual = _load(path, store, seed) if path.exists() else None
+    usual = _load(path, store) if path.exists() else None
     families = find_families(store) if usual is None else None
     if by == "episode" and (families is not None or (usual is not None and usual.families)):
         path, variant, families = beside(store.path, f"splits-{BY_EPISODE}"), BY_EPISODE, None
-        usual = _load(path, store, seed) if path.exists() else None
-    splits = usual or replace(_split(store, families, seed), fingerprint=store.fingerprint, variant=variant)
+        usual = _load(path, store) if path.exists() else None
+    splits = usual or replace(_split(store, families), fingerprint=store.fingerprint, variant=variant)
     if usual is None:
         with kept_beside(store.path):
             splits.save(path)
@@ -207,7 +207,7 @@ def load_or_make_splits(store: EpisodeStore, by: SplitBy = "family", seed: int =
     return splits
 
 
-def _load(path: Path, store: EpisodeStore, seed: int) -> Splits:
+def _load(path: Path, store: EpisodeStore) -> Splits:
     splits = Splits.load(path)
     check_fingerprint(path, splits.fingerprint, store.fingerprint, store.path)
     parts, last = (splits.train, splits.validation, splits.test), store.num_episodes - 1
@@ -217,15 +217,17 @@ def _load(path: Path, store: EpisodeStore, seed: int) -> Splits:
             f"{path} must name episodes from 0 to {last}, none of them twice and some for every part. Restore it from "
             f"a copy, or delete it to split anew."
         )
-    if splits.seed != seed:
-        raise InputError(f"{path} was made with split seed {splits.seed}, asked {seed}. Delete it to split anew.")
+    if splits.seed != SPLIT_SEED:
+        raise InputError(
+            f"{path} was made with split seed {splits.seed}, not {SPLIT_SEED} as everyone's. Delete it to split anew."
+        )
     return splits
 
 
-def _split(store: EpisodeStore, families: Families | None, seed: int) -> Splits:
+def _split(store: EpisodeStore, families: Families | None) -> Splits:
     if families is None:
-        return split_by_episode(store.lengths, seed)
-    splits = split_by_family(store.lengths, families.of_episode, seed)
+        return split_by_episode(store.lengths)
+    splits = split_by_family(store.lengths, families.of_episode)
     return replace(splits, families=f"{families.count} families of copies, {families.origin}")
 
 
@@ -278,8 +280,8 @@ class EvaluationPairs:
 
     validation: tuple[EvaluationPair, ...]
     test: tuple[EvaluationPair, ...]
-    seed: int = PAIR_SEED
-    fingerprint: str = ""
+    seed: int
+    fingerprint: str
     """Of the data file the rows refer to."""
     per_episode: int = field(default=1, metadata=ADDED_LATER)
     """Pairs of each episode; one too short for as many different starts has as many as it has."""
@@ -296,7 +298,7 @@ class EvaluationPairs:
 
     @classmethod
     def load(cls, path: Path) -> "EvaluationPairs":
-        return read_config_sidecar(path, cls, ("validation", "test", "seed", "fingerprint"))
+        return read_sidecar(path, cls)
 
 
 def draw_pairs(store: EpisodeStore, episodes: Iterable[int], seed: int = PAIR_SEED) -> tuple[EvaluationPair, ...]:
@@ -346,19 +348,16 @@ def _pair_at(store: EpisodeStore, episode: int, start: int) -> EvaluationPair:
     return EvaluationPair(episode, start, goal, first + start, first + goal)
 
 
-def load_or_draw_pairs(
-    store: EpisodeStore, splits: Splits, seed: int | None = None, *, per_episode: int = 1
-) -> EvaluationPairs:
+def load_or_draw_pairs(store: EpisodeStore, splits: Splits, *, per_episode: int = 1) -> EvaluationPairs:
     """The pairs stored beside `store`; drawn and stored there if there are none.
 
-    With `per_episode` above one they are others, in a file of their own: `two-room.pairs-5.json`. `seed` is by default
-    `PAIR_SEED` for single pairs and `SEVERAL_SEED` for several.
+    With `per_episode` above one they are others, in a file of their own: `two-room.pairs-5.json`.
     """
     if per_episode < 1:
         raise InputError(f"An episode has at least one pair, asked {per_episode}.")
     kind = "-".join(["pairs", *([str(per_episode)] if per_episode > 1 else []), *filter(None, [splits.variant])])
     path = beside(store.path, kind)
-    seed = (PAIR_SEED if per_episode == 1 else SEVERAL_SEED) if seed is None else seed
+    seed = PAIR_SEED if per_episode == 1 else SEVERAL_SEED
     if path.exists():
         pairs = EvaluationPairs.load(path)
         check_fingerprint(path, pairs.fingerprint, store.fingerprint, store.path)

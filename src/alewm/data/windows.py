@@ -52,10 +52,6 @@ class WindowShape:
         """Actions between the first frame and the last."""
         return (self.num_frames - 1) * self.frame_skip
 
-    def num_starts(self, lengths: Int[np.ndarray, " E"], every: int = 1) -> Int[np.ndarray, " E"]:
-        """How many windows episodes of these `lengths` have that start at one of `every` rows."""
-        return np.maximum(0, (np.asarray(lengths, dtype=np.int64) - self.span) // every + 1)
-
     def frame_rows(self, starts: Int[np.ndarray, " B"]) -> Int[np.ndarray, "B F"]:
         """The rows of the frames of the windows that start at rows `starts`."""
         rows: np.ndarray = starts[:, None] + self.frame_skip * np.arange(self.num_frames)
@@ -100,7 +96,7 @@ class WindowIndex:
 
     @cached_property
     def _ends(self) -> np.ndarray:
-        return np.cumsum(self.shape.num_starts(self.lengths, self.every))
+        return np.cumsum(np.maximum(0, (self.lengths - self.shape.span) // self.every + 1))
 
     def starts(self, windows: Int[np.ndarray, " B"]) -> Int[np.ndarray, " B"]:
         """The file rows at which the numbered `windows` start."""

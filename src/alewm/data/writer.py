@@ -48,11 +48,7 @@ def partial_path(path: Path) -> Path:
     return path.with_name(path.name + ".partial")
 
 
-def make_record(
-    episode: Mapping[str, np.ndarray],
-    compression: Compression = Compression(),  # noqa: B008 (frozen)
-    draw_every: int = 1,
-) -> bytes:
+def make_record(episode: Mapping[str, np.ndarray], compression: Compression, draw_every: int) -> bytes:
     """An episode given as arrays `[rows, ...]`, checked and compressed, as `StoreWriter.append_record` takes it.
 
     All that takes time is done here, so that other processes can do it; only compressed bytes travel.

@@ -19,7 +19,7 @@ import torch
 from alewm.data import schema
 from alewm.envs.contract import VectorGoalEnv
 from alewm.errors import InputError
-from alewm.resize import area_downsample, checked_image_size
+from alewm.resize import area_downsample, check_image_size
 from alewm.shapes import Bool, Float, Tensor, UInt8
 
 Renderer = Literal["mujoco", "batched"]
@@ -190,7 +190,8 @@ class SimulatedVectorEnv(VectorGoalEnv):
         drawing: Drawing = Drawing(),  # noqa: B008 (frozen)
     ) -> None:
         size = self.native_size if image_size is None else image_size
-        super().__init__(num_envs, device=device, image_size=checked_image_size(size, self.native_size))
+        check_image_size(size, self.native_size, self.native_size)
+        super().__init__(num_envs, device=device, image_size=size)
         self._worlds = [self.simulator_class() for _ in range(num_envs)]
         self._painter = self.simulator_class.painter(drawing)
         self._scene = self.simulator_class()  # where goals are drawn, so that drawing one disturbs no episode

@@ -14,7 +14,7 @@ from alewm.envs.contract import GoalEnv, VectorGoalEnv
 from alewm.envs.recording import CollectEpisodes, CopyDemonstrations
 from alewm.envs.simulated import Drawing, DrawingChoice
 from alewm.errors import InputError, install_line, unknown_name
-from alewm.resize import checked_image_size
+from alewm.resize import check_image_size
 from alewm.shapes import Float
 
 
@@ -169,7 +169,8 @@ class Task:
 
         With `copied` demonstrations, to theirs. `drawing` is for tasks that have a choice of renderers.
         """
-        size = checked_image_size(self.image_size if image_size is None else image_size, self.image_size)
+        size = self.image_size if image_size is None else image_size
+        check_image_size(size, self.image_size, self.image_size)
         acting = copied or self.collect_with(behaviour or self.default_behaviour)
         chosen: dict[str, Any] = {"drawing": drawing} if self.has_renderers and drawing is not None else {}
         return partial(acting, image_size=size, draw_every=draw_every, **chosen)

@@ -31,7 +31,7 @@ import torch
 
 from alewm.envs.contract import GoalEnv, Row, VectorGoalEnv
 from alewm.errors import InputError
-from alewm.resize import area_average, area_weights, checked_image_size, granule
+from alewm.resize import area_average, area_weights, check_image_size, granule
 from alewm.shapes import Bool, Float, Int, Tensor, UInt8
 
 IMAGE_SIZE = 224
@@ -169,7 +169,8 @@ class TwoRoomRenderer:
 
     def __init__(self, image_size: int = IMAGE_SIZE, device: torch.device | str = "cpu") -> None:
         native = IMAGE_SIZE
-        self.image_size = checked_image_size(image_size, native)
+        check_image_size(image_size, native, native)
+        self.image_size = image_size
         self.device = torch.device(device)
         # Patches start at whole granules, so that a patch of native pixels becomes a patch of whole small ones.
         self._granule, self._small_granule = granule(native, image_size)

@@ -8,7 +8,7 @@ import torch
 from PIL import Image
 
 from alewm.errors import InputError
-from alewm.evaluation.closed_loop import ClosedLoop, GoalEnvs, GoalPairs
+from alewm.evaluation.closed_loop import GoalEnvs, GoalPairs
 from alewm.evaluation.held_out import drawing_of, find_pairs, task_of
 from alewm.evaluation.settings import EVALUATIONS, EvaluationSettings
 from alewm.evaluation.success import EpisodeRecord, read_records
@@ -46,19 +46,13 @@ def choose_episodes(records: Sequence[EpisodeRecord], count: int) -> list[int]:
     return reached[: count - num_missed] + missed[:num_missed]
 
 
-def film(envs: GoalEnvs, pairs: GoalPairs, outcome: ClosedLoop, indices: Sequence[int]) -> list[Film]:
-    """Frames and goal of the episodes at `indices`, replayed from their executed actions.
-
-    `envs` is a batch of as many environments as there are indices. Drawing every step of every evaluated episode
-    would cost more than planning them; replaying a few costs nothing.
-    """
-    which = list(indices)
-    return _film(envs, pairs.take(which), outcome.actions[which], outcome.steps[which])
-
-
-def _film(
+def film(
     envs: GoalEnvs, pairs: GoalPairs, actions: Float[Tensor, "B budget action"], steps: Int[Tensor, "B"]
 ) -> list[Film]:
+    """Frames and goals of `pairs`, replayed in as many environments from the actions that were executed.
+
+    Drawing every step of every evaluated episode would cost more than planning them; replaying a few costs nothing.
+    """
     envs.reset_to(pairs.start_rows, pairs.goal_rows)
     goals, frames = envs.render_goal().cpu(), [envs.render().cpu()]
     if len(goals) != len(pairs):
@@ -70,11 +64,13 @@ def _film(
     return [(films[b, : int(steps[b]) + 1], goals[b]) for b in range(len(pairs))]
 
 
-def replayed(folder: Path, indices: Sequence[int], image_size: int | None = None) -> list[Film]:
+def replayed(
+    folder: Path, indices: Sequence[int], image_size: int | None = None, *, data_path: Path | None = None
+) -> list[Film]:
     """Frames and goals of evaluated episodes, drawn again from the actions that an evaluation kept in `folder`.
 
     `folder` is a run folder or one below its `evaluations/`; `indices` are places in its episodes.jsonl. The pairs must
-    be there (with a shared model) or the data file, and the task's environment.
+    be there (with a shared model) or the data file, at `data_path` if it has moved, and the task's environment.
     """
     evaluated = read_if_there(folder / "result.json").get("evaluated")
     if evaluated is None:
@@ -82,16 +78,15 @@ def replayed(folder: Path, indices: Sequence[int], image_size: int | None = None
     settings = EvaluationSettings.of(evaluated)
     run = folder.parent.parent if folder.parent.name == EVALUATIONS else folder
     learned = data_set_of(read_description(latest_checkpoint(run)), settings.data_set)
-    pairs, records = find_pairs(run, learned, settings, None), read_records(folder / "episodes.jsonl")
+    pairs, records = find_pairs(run, learned, settings, data_path), read_records(folder / "episodes.jsonl")
     actions = load_tensors(folder / ACTIONS, "evaluate again.")[0]["actions"]
-    known = {(pairs.episodes[b], pairs.start_steps[b]): b for b in range(len(pairs))}
-    places = [known.get((records[i].episode, records[i].start_step)) for i in indices]
-    if None in places:
+    known = {name: b for b, name in enumerate(pairs.pair_names)}
+    if not all(records[i].pair_name in known for i in indices):
         raise InputError(f"{folder} has episodes that are not among the pairs of {run}.")
     task = task_of(learned)
     envs = task.make_vector_env(len(indices), image_size=image_size, drawing=drawing_of(task, learned, settings))
     steps = torch.tensor([records[i].steps for i in indices])
-    return _film(envs, pairs.take([place for place in places if place is not None]), actions[list(indices)], steps)
+    return film(envs, pairs.take([known[records[i].pair_name] for i in indices]), actions[list(indices)], steps)
 
 
 def write_gif(

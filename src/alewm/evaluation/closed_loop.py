@@ -100,7 +100,7 @@ class GoalPairs:
                 raise InputError(f"There are {len(self.episodes)} pairs, but {name} has {length} entries.")
         if not self.episodes:
             raise InputError("There are no pairs to evaluate; choose at least one episode.")
-        if len(set(zip(self.episodes, self.start_steps, strict=True))) != len(self.episodes):
+        if len(set(self.pair_names)) != len(self.episodes):
             raise InputError("The same pair occurs twice; every (episode, start) may be evaluated once.")
 
     @classmethod
@@ -132,6 +132,11 @@ class GoalPairs:
 
     def __len__(self) -> int:
         return len(self.episodes)
+
+    @property
+    def pair_names(self) -> list[tuple[int, int]]:
+        """What tells the pairs from each other: episode and first row."""
+        return list(zip(self.episodes, self.start_steps, strict=True))
 
     @property
     def stream_names(self) -> tuple[int, ...]:
@@ -172,7 +177,7 @@ class ClosedLoop:
     """Executed actions; zero once an episode is over."""
 
 
-def run_closed_loop(envs: GoalEnvs, pairs: GoalPairs, policy: BatchPolicy, *, budget: int = 50) -> ClosedLoop:
+def run_closed_loop(envs: GoalEnvs, pairs: GoalPairs, policy: BatchPolicy, *, budget: int) -> ClosedLoop:
     """The outcome of every episode under `policy` within `budget` environment steps.
 
     Success is tested after each step, never before the first, and stays: an episode that has once succeeded is over.

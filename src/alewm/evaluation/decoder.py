@@ -63,9 +63,9 @@ class DecoderConfig:
     """The support 𝒦 of the world model."""
     image_size: Count
     """Pixels per side of what it draws: what the encoder reads."""
-    hidden_dim: Count = 96
+    hidden_dim: Count
     """Units of the hidden layer."""
-    channels: Count = 24
+    channels: Count
     """Channels of the smaller feature maps; the two largest have fewer."""
 
     def __post_init__(self) -> None:
@@ -277,12 +277,12 @@ def decode(
     return DecodedRun(folder, about)
 
 
-def find_decoder(run: Path, device: torch.device | None = None) -> PixelDecoder | None:
+def find_decoder(run: Path, device: torch.device) -> PixelDecoder | None:
     """The decoder of the newest weights of `run`; None where none was fitted, and refused where to other weights."""
     folder = run / DECODER
     if not FITTED_DECODER.is_in(folder):
         return None
-    return FITTED_DECODER.read(folder, weights_sha256(latest_checkpoint(run))).to(device or torch.device("cpu"))
+    return FITTED_DECODER.read(folder, weights_sha256(latest_checkpoint(run))).to(device)
 
 
 def decoder_table(description: Mapping[str, Any]) -> str:

@@ -43,11 +43,11 @@ from alewm.training.config import RunConfig
 
 def success_table(results: Mapping[str, Mapping[str, Any]]) -> str:
     """One column per result, named by the mapping's keys; floors and capacities below the success."""
-    columns = [[name, *(_cells(result))] for name, result in results.items()]
-    width = [max(map(len, column)) for column in columns]
+    columns = [{"": name, **_cells(result)} for name, result in results.items()]
+    width = [max(map(len, column.values())) for column in columns]
     lines = []
-    for row, label in enumerate(("", *_LABELS)):
-        cells = (column[row].rjust(w) for column, w in zip(columns, width, strict=True))
+    for label in columns[0]:
+        cells = (column[label].rjust(w) for column, w in zip(columns, width, strict=True))
         lines.append(f"{label:<28}" + "  ".join(cells))
     return "\n".join(lines)
 
@@ -57,7 +57,7 @@ def comparison_lines(records: Mapping[str, Sequence[EpisodeRecord]]) -> list[str
     first: dict[tuple[tuple[int, int], ...], str] = {}
     lines = []
     for name, other in records.items():
-        ours = first.setdefault(tuple((each.episode, each.start_step) for each in other), name)
+        ours = first.setdefault(tuple(each.pair_name for each in other), name)
         if ours == name:
             continue
         found = compare_records([records[ours]], [other])
@@ -68,39 +68,23 @@ def comparison_lines(records: Mapping[str, Sequence[EpisodeRecord]]) -> list[str
     return lines
 
 
-_LABELS = (
-    "success",
-    "  95 % interval",
-    "  where not solved at start",
-    "uniform random",
-    "doing nothing",
-    "recorded actions",
-    "solved at the start",
-    "pairs",
-    "mean capacity (of width)",
-    "capacities (k: episodes)",
-    "CEM (candidates, iterations)",
-    "seconds",
-)
-
-
-def _cells(result: Mapping[str, Any]) -> list[str]:
+def _cells(result: Mapping[str, Any]) -> dict[str, str]:
     cem = result["planning"]["cem"]
     counts = {k: count for k, count in result["capacity_counts"].items() if count}
-    return [
-        percent(result["success_rate"]),
-        interval_in_words(result),
-        percent(result["success_rate_nontrivial"]),
-        percent(result["random_success_rate"]),
-        percent(result["zero_success_rate"]),
-        percent(result.get("replay_success_rate")),
-        percent(result["presolved_share"]),
-        str(result["episodes"]),
-        f"{result['mean_capacity']:.3g} ({result['support'][-1]})",
-        ", ".join(f"{k}: {count}" for k, count in counts.items()),
-        f"{cem['num_candidates']}, {cem['num_iterations']}",
-        f"{result['seconds']:.1f}",
-    ]
+    return {
+        "success": percent(result["success_rate"]),
+        "  95 % interval": interval_in_words(result),
+        "  where not solved at start": percent(result["success_rate_nontrivial"]),
+        "uniform random": percent(result["random_success_rate"]),
+        "doing nothing": percent(result["zero_success_rate"]),
+        "recorded actions": percent(result.get("replay_success_rate")),
+        "solved at the start": percent(result["presolved_share"]),
+        "pairs": str(result["episodes"]),
+        "mean capacity (of width)": f"{result['mean_capacity']:.3g} ({result['support'][-1]})",
+        "capacities (k: episodes)": ", ".join(f"{k}: {count}" for k, count in counts.items()),
+        "CEM (candidates, iterations)": f"{cem['num_candidates']}, {cem['num_iterations']}",
+        "seconds": f"{result['seconds']:.1f}",
+    }
 
 
 def interval_in_words(result: Mapping[str, Any]) -> str:
@@ -129,8 +113,8 @@ class Agreement:
 
 def agreement(records: Sequence[EpisodeRecord], published: Sequence[EpisodeRecord]) -> Agreement:
     """How many of `records` have the success and the capacity of the `published` record of the same pair."""
-    known = {(record.episode, record.start_step): record for record in published}
-    common = [(record, known[key]) for record in records if (key := (record.episode, record.start_step)) in known]
+    known = {record.pair_name: record for record in published}
+    common = [(record, known[record.pair_name]) for record in records if record.pair_name in known]
     return Agreement(len(common), sum((a.success, a.capacity) == (b.success, b.capacity) for a, b in common))
 
 
@@ -328,8 +312,10 @@ def _film(
     chosen = choose_episodes(found.records, count)
     if not chosen:
         return
-    for index, (frames, goal) in zip(chosen, film(make_env(len(chosen)), pairs, found.outcome, chosen), strict=True):
+    taken, outcome = pairs.take(chosen), found.outcome
+    films = film(make_env(len(chosen)), taken, outcome.actions[chosen], outcome.steps[chosen])
+    for index, (frames, goal) in zip(chosen, films, strict=True):
         record = found.records[index]
-        outcome = "reached" if record.success else "missed"
+        ended = "reached" if record.success else "missed"
         start = f"-from-{record.start_step}" if pairs.streams else ""  # an episode may have several
-        write_gif(folder / f"episode-{record.episode:05d}{start}-{outcome}-k{record.capacity}.gif", frames, goal)
+        write_gif(folder / f"episode-{record.episode:05d}{start}-{ended}-k{record.capacity}.gif", frames, goal)

@@ -217,8 +217,7 @@ def pairs_in_data(
         pairs = GoalPairs.gather(stored, store.column, names, store.actions, of_episode)
     if per_episode > 1:
         # The episode alone would give all its pairs the same noise.
-        keys = zip(pairs.episodes, pairs.start_steps, strict=True)
-        pairs = replace(pairs, streams=tuple(stream_seed("pair", *key) for key in keys))
+        pairs = replace(pairs, streams=tuple(stream_seed("pair", *name) for name in pairs.pair_names))
     return pairs
 
 
@@ -262,6 +261,18 @@ def _plain(options: Mapping[str, Any]) -> dict[str, Any]:
 
 SAMPLE_SEED = 42
 """Of the windows and rows that measurements look at; the same for every model."""
+
+
+@dataclass(frozen=True)
+class EncodedWindows:
+    """Windows as the predictor meets them."""
+
+    rows: Int[np.ndarray, "B F"]
+    """File rows of their frames."""
+    features: Float[Tensor, "B F W"]
+    latents: Float[Tensor, "B F D"]
+    actions: Float[Tensor, "B G A"]
+    """Normalised action blocks between the frames."""
 
 
 @dataclass(frozen=True)
@@ -309,6 +320,15 @@ class Trained:
         parts = [self.model.encode(pixels[:, None]) for _, pixels in frames_ahead(self.store, rows, self.device)]
         features, latents = (torch.cat(side)[:, 0].float().cpu() for side in zip(*parts, strict=True))
         return features, latents
+
+    def windows_at(self, starts: Int[np.ndarray, " B"], shape: WindowShape) -> EncodedWindows:
+        """The windows of this shape whose first frames are at the rows `starts`."""
+        rows = shape.frame_rows(starts)
+        features, latents = self.encode_rows(rows.reshape(-1))
+        actions = shape.action_blocks(self.statistics.normalize(self.store.actions), starts)
+        return EncodedWindows(
+            rows, features.view(*rows.shape, -1), latents.view(*rows.shape, -1), torch.as_tensor(actions).float()
+        )
 
     def rows(self, part: str, most: int) -> Int[np.ndarray, " n"]:
         """At most `most` rows that have frames, of the episodes of `part`, drawn without repetition, increasing."""

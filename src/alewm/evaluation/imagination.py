@@ -10,21 +10,21 @@ A folder `imagination/` beside the checkpoints keeps what was found: `imaginatio
 
 import shutil
 from collections import Counter
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import torch
 
 from alewm.capacity.support import modal_index
+from alewm.data.windows import WindowShape
 from alewm.errors import InputError
 from alewm.evaluation.decoder import DECODER, FITTED_DECODER, PixelDecoder, as_png, find_decoder, picture_grid
-from alewm.evaluation.held_out import SAMPLE_SEED, Trained
+from alewm.evaluation.held_out import SAMPLE_SEED, EncodedWindows, Trained
 from alewm.files import read_if_there, write_json
 from alewm.model.checkpoint_files import weights_sha256
 from alewm.planning.distilled import DISTILLED, distilled_capacities, load_distilled
 from alewm.runs.folder import new_folder, provenance
-from alewm.shapes import Float, Int, Tensor, UInt8
+from alewm.shapes import Float, Tensor, UInt8
 from alewm.training.checkpoint import latest_checkpoint
 
 FORMAT = 1
@@ -44,25 +44,11 @@ BAND = (0.1, 0.9)
 HOLDING_STILL = "holding still"
 
 
-@dataclass(frozen=True)
-class HeldOutWindows:
-    """Held-out windows as latents."""
-
-    rows: Int[np.ndarray, "B frames"]
-    """File rows of the first frame and of the one after each block."""
-    features: Float[Tensor, "B frames W"]
-    latents: Float[Tensor, "B frames D"]
-    actions: Float[Tensor, "B H A"]
-    """Normalised action blocks between them."""
-    split: str
-
-
-def imagine_run(run: str | Path, *, data_path: Path | None = None, device: torch.device | None = None) -> Path:
+def imagine_run(run: Path, *, data_path: Path | None = None) -> Path:
     """The folder with what the newest checkpoint of `run` imagines, found beside it or made and written there.
 
     The data file is the one the run was trained on, at `data_path` if it has moved.
     """
-    run, device = Path(run), device or torch.device("cpu")
     checkpoint, folder = latest_checkpoint(run), run / IMAGINATION
     made_from = {
         "weights_sha256": weights_sha256(checkpoint),
@@ -71,15 +57,15 @@ def imagine_run(run: str | Path, *, data_path: Path | None = None, device: torch
     }
     if read_if_there(folder / DESCRIPTION).get("made_from") == made_from:
         return folder
-    with Trained.open(run, data_path, device) as trained:
-        windows = held_out_windows(trained)
+    with Trained.open(run, data_path, torch.device("cpu")) as trained:
+        split, windows = held_out_windows(trained)
         capacity = _own_capacity(trained, windows)
         errors = _errors(run, trained, windows, capacity)
         drawn_by, rows, columns, picture = _strips(run, trained, windows, capacity)
     about = {
         "format": FORMAT,
         "made_from": made_from,
-        "split": windows.split,
+        "split": split,
         "windows": len(windows.rows),
         "frame_skip": trained.shape.frame_skip,
         "capacity": capacity,
@@ -95,8 +81,8 @@ def imagine_run(run: str | Path, *, data_path: Path | None = None, device: torch
     return folder
 
 
-def held_out_windows(trained: Trained) -> HeldOutWindows:
-    """One window of each of at most 200 held-out episodes, its start drawn from those that leave room for H blocks."""
+def held_out_windows(trained: Trained) -> tuple[str, EncodedWindows]:
+    """A split, and a window of each of at most 200 of its episodes, starting where there is room for H blocks."""
     store, skip = trained.store, trained.shape.frame_skip
     if skip % store.draw_every:
         raise InputError(
@@ -117,17 +103,7 @@ def held_out_windows(trained: Trained) -> HeldOutWindows:
         span = store.rows_of(episode)
         possible = np.arange(span.start, span.stop - horizon * skip, store.draw_every)
         starts.append(int(np.random.default_rng([SAMPLE_SEED, episode]).choice(possible)))
-    first = np.array(starts)[:, None]
-    rows, steps = first + skip * np.arange(horizon + 1), first + np.arange(skip * horizon)
-    features, latents = trained.encode_rows(rows.reshape(-1))
-    actions = torch.as_tensor(trained.statistics.normalize(store.actions[steps.reshape(-1)])).float()
-    return HeldOutWindows(
-        rows,
-        features.view(*rows.shape, -1),
-        latents.view(*rows.shape, -1),
-        actions.view(len(rows), horizon, -1),
-        split,
-    )
+    return split, trained.windows_at(np.array(starts), WindowShape(horizon + 1, skip))
 
 
 def error_bands(
@@ -140,7 +116,7 @@ def error_bands(
 
 
 @torch.no_grad()
-def _errors(run: Path, trained: Trained, windows: HeldOutWindows, capacity: int) -> dict[str, dict[str, list[float]]]:
+def _errors(run: Path, trained: Trained, windows: EncodedWindows, capacity: int) -> dict[str, dict[str, list[float]]]:
     """By what imagined: the predictor with each capacity, distilled dynamics, and a model that predicts no change."""
     model, device = trained.model, trained.device
     distilled = None
@@ -163,7 +139,7 @@ def _errors(run: Path, trained: Trained, windows: HeldOutWindows, capacity: int)
 
 @torch.no_grad()
 def _strips(
-    run: Path, trained: Trained, windows: HeldOutWindows, capacity: int
+    run: Path, trained: Trained, windows: EncodedWindows, capacity: int
 ) -> tuple[str, list[str], list[int], UInt8[Tensor, "Y X 3"]]:
     """What drew the frames, names of a strip's rows, blocks ahead of its columns, and all strips as a picture."""
     chosen = np.linspace(0, len(windows.rows) - 1, min(NUM_STRIPS, len(windows.rows))).round().astype(int)
@@ -202,7 +178,7 @@ class _Nearest:
 
 
 @torch.no_grad()
-def _own_capacity(trained: Trained, windows: HeldOutWindows) -> int:
+def _own_capacity(trained: Trained, windows: EncodedWindows) -> int:
     """The capacity that most windows choose by the modal rule, from their first frame and the end of a plan."""
     support = trained.model.support
     if len(support) == 1:

@@ -18,12 +18,14 @@ def wilson_interval(successes: int, trials: int, confidence: float = 0.95) -> tu
 
     Without trials nothing is known, and the interval is all of [0, 1].
     """
-    _check(successes, trials, confidence)
+    _check(successes, trials)
+    if not 0 < confidence < 1:
+        raise InputError(f"A confidence lies strictly between 0 and 1, got {confidence}.")
     return _score_interval(successes, trials, float(trials), NormalDist().inv_cdf((1 + confidence) / 2))
 
 
-def family_interval(families: Sequence[tuple[int, int]], confidence: float = 0.95) -> tuple[float, float]:
-    """An interval for a proportion whose trials come in families: (successes, trials) of each.
+def family_interval(families: Sequence[tuple[int, int]]) -> tuple[float, float]:
+    """A 95 % interval for a proportion whose trials come in families: (successes, trials) of each.
 
     Copies of one demonstration succeed together, so that 200 pairs of 20 demonstrations say less than 200 independent
     ones. This is Wilson's interval with two changes that surveys with clusters are used to. The number of trials is
@@ -37,14 +39,14 @@ def family_interval(families: Sequence[tuple[int, int]], confidence: float = 0.9
     """
     families = [(successes, trials) for successes, trials in families if trials]
     successes, trials = (sum(family[i] for family in families) for i in range(2))
-    _check(successes, trials, confidence)
+    _check(successes, trials)
     if len(families) < 2:
         return 0.0, 1.0
     rate, independent = successes / trials, successes * (trials - successes) / trials**3
     apart = sum((part - count * rate) ** 2 for part, count in families)
     variance = len(families) / (len(families) - 1) * apart / trials**2
     effective = trials / max(1.0, variance / independent if independent else 1.0)
-    return _score_interval(successes, trials, effective, student_quantile((1 + confidence) / 2, len(families) - 1))
+    return _score_interval(successes, trials, effective, student_quantile(0.975, len(families) - 1))
 
 
 def student_quantile(probability: float, freedom: int) -> float:
@@ -68,11 +70,9 @@ def student_quantile(probability: float, freedom: int) -> float:
     return fsum(term / float(freedom) ** power for power, term in enumerate(terms))
 
 
-def _check(successes: int, trials: int, confidence: float) -> None:
+def _check(successes: int, trials: int) -> None:
     if not 0 <= successes <= trials:
         raise InputError(f"A proportion needs 0 ≤ successes ≤ trials, got {successes} of {trials}.")
-    if not 0 < confidence < 1:
-        raise InputError(f"A confidence lies strictly between 0 and 1, got {confidence}.")
 
 
 def _score_interval(successes: int, trials: int, effective: float, z: float) -> tuple[float, float]:
@@ -192,7 +192,6 @@ def compare_paired(
     second: Sequence[Sequence[bool]] | np.ndarray,
     clusters: Sequence[Hashable],
     *,
-    seed: int = 0,
     num_resamples: int = NUM_RESAMPLES,
 ) -> PairedDifference:
     """The success of `first` minus that of `second`: an outcome per model seed and pair, the same pairs for all.
@@ -209,7 +208,7 @@ def compare_paired(
                 f"{list(ours.shape)} and {list(theirs.shape)}."
             )
     (our_sums, sizes), (their_sums, _) = (_by_cluster(outcomes, clusters) for outcomes in (ours, theirs))
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)  # one seed, so that the same records give the same interval
     drawn = rng.multinomial(len(sizes), np.full(len(sizes), 1 / len(sizes)), size=num_resamples)
     means = [_resampled_mean(sums, sizes, drawn, rng) for sums in (our_sums, their_sums)]
     low, high = np.quantile(means[0] - means[1], [0.025, 0.975])
@@ -225,7 +224,7 @@ def compare_paired(
     )
 
 
-def sign_flip_p_value(differences: np.ndarray, rng: np.random.Generator, num_resamples: int = NUM_RESAMPLES) -> float:
+def sign_flip_p_value(differences: np.ndarray, rng: np.random.Generator, num_resamples: int) -> float:
     """How often random signs of `differences` [clusters] make a sum as far from zero as theirs; exact for few of them.
 
     If neither method is better, each cluster would as well have come out the other way round.

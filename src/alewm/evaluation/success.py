@@ -78,6 +78,11 @@ class EpisodeRecord:
     demonstration: int | None = None
     """What its episode is a copy of; None where episodes are no copies, or this was not recorded."""
 
+    @property
+    def pair_name(self) -> tuple[int, int]:
+        """What tells its pair from others of the same data."""
+        return self.episode, self.start_step
+
 
 def summarise(records: Sequence[EpisodeRecord]) -> dict[str, Any]:
     """Success over all pairs and over those not solved at the start, beside that of others on the same pairs.
@@ -130,7 +135,7 @@ def compare_records(
 
     Pairs of one episode count together, and where episodes are copies, those of one demonstration.
     """
-    pairs = [[(record.episode, record.start_step) for record in records] for records in (*first, *second)]
+    pairs = [[record.pair_name for record in records] for records in (*first, *second)]
     if any(each != pairs[0] for each in pairs):
         raise InputError("Only evaluations on the same pairs can be compared; repeat one with the other's settings.")
     clusters = [record.episode if record.demonstration is None else record.demonstration for record in first[0]]

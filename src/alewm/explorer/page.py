@@ -96,12 +96,12 @@ class Page:
         """The held-out pairs, each with the outcome of its evaluation where there is one."""
         if self.lead is None:
             return []
-        known = {(r.episode, r.start_step): r for r in self.lead.records}
+        known = {record.pair_name: record for record in self.lead.records}
         labels = []
-        for i, key in enumerate(self._pair_keys()):
-            record = known.get(key)
+        for i, name in enumerate(self._pair_names()):
+            record = known.get(name)
             told = "" if record is None else f": {'reached' if record.success else 'missed'} in {record.steps} steps"
-            labels.append((f"episode {key[0]} from step {key[1]}{told}", i))
+            labels.append((f"episode {name[0]} from step {name[1]}{told}", i))
         return labels
 
     def here(self, function: Callable[..., T], *arguments: Any) -> T:
@@ -110,21 +110,20 @@ class Page:
 
     def place_of(self, record: EpisodeRecord) -> int | None:
         """The index of an evaluated episode among the held-out pairs."""
-        keys, key = self._pair_keys(), (record.episode, record.start_step)
-        return keys.index(key) if key in keys else None
+        names = self._pair_names()
+        return names.index(record.pair_name) if record.pair_name in names else None
 
-    def _pair_keys(self) -> list[tuple[int, int]]:
+    def _pair_names(self) -> list[tuple[int, int]]:
         """Episode and first step of every held-out pair."""
-        pairs = None if self.lead is None else self.lead.pairs
-        return [] if pairs is None else list(zip(pairs.episodes, pairs.start_steps, strict=True))
+        return [] if self.lead is None or self.lead.pairs is None else self.lead.pairs.pair_names
 
     def choose_pair(self, index: int) -> Scene:
         """The scene of a held-out pair."""
         assert self.lead is not None
         start, goal = self.lead.pair(int(index))
-        key = self._pair_keys()[index]
-        places = [i for i, r in enumerate(self.lead.records) if (r.episode, r.start_step) == key]
-        return Scene(start, goal, key[0], record=places[0] if places else None)
+        name = self._pair_names()[index]
+        places = [i for i, record in enumerate(self.lead.records) if record.pair_name == name]
+        return Scene(start, goal, name[0], record=places[0] if places else None)
 
     def first_scene(self) -> Scene | None:
         """The first held-out pair; without pairs, two places in the picture where the task has such."""

@@ -158,8 +158,8 @@ class Explored:
             notes.append(f"No held-out pairs: {error}")
         records = self.run / "episodes.jsonl"
         if records.is_file() and self.pairs is not None:
-            known = set(zip(self.pairs.episodes, self.pairs.start_steps, strict=True))
-            self.records = [r for r in read_records(records) if (r.episode, r.start_step) in known]
+            known = set(self.pairs.pair_names)
+            self.records = [record for record in read_records(records) if record.pair_name in known]
         self.note = " ".join(notes)
 
     @property

@@ -100,7 +100,7 @@ def our_name(lewm_name: str) -> str:
     raise InputError(f"{lewm_name!r} is not the name of a LeWM parameter; is this file a LeWM state dict?")
 
 
-def lewm_name(our_name: str, generation: Generation = 4) -> str | None:
+def lewm_name(our_name: str, generation: Generation) -> str | None:
     """LeWM's name of what we call `our_name`; None for what LeWM does not have (the selector, the input map)."""
     for name in _NAMES:
         spelling = name.generation_4 if generation == 4 else name.generation_5
@@ -137,7 +137,7 @@ def from_lewm(state: Mapping[str, Tensor], ours: Mapping[str, Tensor]) -> dict[s
     return renamed
 
 
-def to_lewm(state: Mapping[str, Tensor], patch_size: int, generation: Generation = 4) -> dict[str, Tensor]:
+def to_lewm(state: Mapping[str, Tensor], patch_size: int, generation: Generation) -> dict[str, Tensor]:
     """Our tensors under LeWM's names and in its shapes; what LeWM does not have is left out."""
     renamed = {}
     for name, tensor in state.items():

@@ -61,61 +61,6 @@ policy = model.policy(image_of_the_goal)  # replans: policy.act(image_now).actio
 """
 
 
-def model_card(
-    name: str,
-    description: Description,
-    model: WorldModel,
-    result: Mapping[str, Any],
-    provenance: Mapping[str, Any],
-    results_apart: Mapping[str, Mapping[str, Any]],
-    *,
-    licence: str | None,
-    brings_pairs: bool,
-    distilled_result: Mapping[str, Any],
-    picture: str | None = None,
-) -> str:
-    """Markdown with the Hub's front matter; every number in it comes from the run's own files.
-
-    `results_apart` are the results of each data set, of a run that learned from several; then `result` has none.
-    """
-    config, extras = description.config, description.extras
-    files = {each: values["data"] for each, values in extras.get(DATA_SETS, {}).items()} or {"": extras.get("data", {})}
-    capacities = ", ".join(map(str, config.model.capacities))
-    facts = [
-        ("task", config.task),
-        ("method", config.objective.method),
-        ("latent width", config.model.latent_dim),
-        ("capacities", capacities),
-        ("images", f"{config.model.encoder.image_size} x {config.model.encoder.image_size}"),
-        ("parameters", f"{sum(parameter.numel() for parameter in model.parameters()):,}"),
-        ("weights stored as", extras.get(SHARED_AS, "float32")),
-        ("updates", f"{description.step:,}"),
-        ("imported from", _origin(extras)),
-        ("licence", licence or (UNKNOWN_LICENCE if "imported_from" in extras else "not stated")),
-        *((_of("data fingerprint", each), data.get("fingerprint")) for each, data in files.items()),
-        *((_of("data made with", each), _code(data.get("made_with"))) for each, data in files.items()),
-        ("about the data", _data_note(config.task, files[""]) if "" in files else None),
-        ("trained with", _code(provenance.get("command"))),
-        ("commit", provenance.get("commit")),
-    ]
-    parts = [
-        _front_matter(name, config.task, result, licence),
-        f"# {name}\n",
-        f"A latent world model that plans from pixels, made with `alewm`. {_method(config.objective.method)}\n",
-        *([f"![An episode planned with it]({picture})\n"] if picture else []),
-        _table(("", ""), [(label, value) for label, value in facts if value is not None]),
-        "## Success\n",
-        *(f"### {each}\n\n{_success(found, extras)}" for each, found in results_apart.items()),
-        *([] if results_apart else [_success(result, extras)]),
-        *([_distilled(distilled_result)] if distilled_result else []),
-        "## Use\n",
-        "In a clone of alewm: `pip install '.[hub]'`.\n",
-        _LOADING.format(name=name),
-        *(_evaluation(name, data, brings_pairs) for data in files.values()),
-    ]
-    return "\n".join(parts)
-
-
 def _method(name: str) -> str:
     """The paper by title and authors: no public address of it is known."""
     method = "LeWM, the baseline of" if name == "lewm" else "that of"
@@ -265,7 +210,7 @@ class SharedRun:
     result: dict[str, Any]
     """The content of result.json."""
     results_apart: dict[str, dict[str, Any]]
-    """What was reached on each data set, of a run that learned from several."""
+    """What was reached on each data set, of a run that learned from several; then `result` has no success."""
     provenance: dict[str, Any]
     """The content of provenance.json, without this machine's paths."""
     distilled_result: dict[str, Any]
@@ -291,19 +236,48 @@ class SharedRun:
         return cls(model, described, result, apart, provenance, distilled, _licence(run, extras, licence))
 
     def card(self, name: str, folder: Path) -> str:
-        """The model card of the model in `folder`, which may have brought its held-out pairs along."""
-        learned = data_sets_of(self.description).values()
-        brings_pairs = all((folder / pairs_name(each)).is_file() for each in learned)
-        about = (self.description, self.model, self.result, self.provenance, self.results_apart)
-        films = sorted(folder.glob("animations/*.gif"))
-        return model_card(
-            name,
-            *about,
-            licence=self.licence,
-            brings_pairs=brings_pairs,
-            distilled_result=self.distilled_result,
-            picture=films[0].relative_to(folder).as_posix() if films else None,
-        )
+        """The model card of the model in `folder`: Markdown with the Hub's front matter, made of the run's own files.
+
+        The folder may have brought its held-out pairs along.
+        """
+        config, extras = self.description.config, self.description.extras
+        files = {each: values["data"] for each, values in extras.get(DATA_SETS, {}).items()}
+        files = files or {"": extras.get("data", {})}
+        brings_pairs = all((folder / pairs_name(each)).is_file() for each in data_sets_of(self.description).values())
+        films = [path.relative_to(folder).as_posix() for path in sorted(folder.glob("animations/*.gif"))]
+        facts = [
+            ("task", config.task),
+            ("method", config.objective.method),
+            ("latent width", config.model.latent_dim),
+            ("capacities", ", ".join(map(str, config.model.capacities))),
+            ("images", f"{config.model.encoder.image_size} x {config.model.encoder.image_size}"),
+            ("parameters", f"{sum(parameter.numel() for parameter in self.model.parameters()):,}"),
+            ("weights stored as", extras.get(SHARED_AS, "float32")),
+            ("updates", f"{self.description.step:,}"),
+            ("imported from", _origin(extras)),
+            ("licence", self.licence or (UNKNOWN_LICENCE if "imported_from" in extras else "not stated")),
+            *((_of("data fingerprint", each), data.get("fingerprint")) for each, data in files.items()),
+            *((_of("data made with", each), _code(data.get("made_with"))) for each, data in files.items()),
+            ("about the data", _data_note(config.task, files[""]) if "" in files else None),
+            ("trained with", _code(self.provenance.get("command"))),
+            ("commit", self.provenance.get("commit")),
+        ]
+        parts = [
+            _front_matter(name, config.task, self.result, self.licence),
+            f"# {name}\n",
+            f"A latent world model that plans from pixels, made with `alewm`. {_method(config.objective.method)}\n",
+            *(f"![An episode planned with it]({film})\n" for film in films[:1]),
+            _table(("", ""), [(label, value) for label, value in facts if value is not None]),
+            "## Success\n",
+            *(f"### {each}\n\n{_success(found, extras)}" for each, found in self.results_apart.items()),
+            *([] if self.results_apart else [_success(self.result, extras)]),
+            *([_distilled(self.distilled_result)] if self.distilled_result else []),
+            "## Use\n",
+            "In a clone of alewm: `pip install '.[hub]'`.\n",
+            _LOADING.format(name=name),
+            *(_evaluation(name, data, brings_pairs) for data in files.values()),
+        ]
+        return "\n".join(parts)
 
 
 def save_pretrained(

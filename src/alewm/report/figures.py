@@ -67,7 +67,7 @@ def capacity_bands(axes: Axes, curves: Mapping[int, Series], theme: Theme) -> No
     axes.grid(False)
 
 
-def masked_variance(variance: Sequence[float], survival: Sequence[float], title: str, color: int = 0) -> Draw:
+def masked_variance(variance: Sequence[float], survival: Sequence[float], title: str, color: int) -> Draw:
     """Variance of each masked coordinate beside the probability that the prior leaves it active."""
 
     def draw(theme: Theme) -> Figure:
@@ -143,9 +143,7 @@ def chosen_capacities(runs: Sequence[Run]) -> Draw:
     return draw
 
 
-def imagination_errors(
-    errors: Mapping[str, Mapping[str, Sequence[float]]], own: str, title: str, color: int = 0
-) -> Draw:
+def imagination_errors(errors: Mapping[str, Mapping[str, Sequence[float]]], own: str, title: str, color: int) -> Draw:
     """The error of open-loop imagination by blocks ahead; a band for the run's own capacity and for holding still."""
 
     def draw(theme: Theme) -> Figure:
@@ -168,7 +166,7 @@ def imagination_errors(
     return draw
 
 
-def distance_over_time(records: Sequence[EpisodeRecord], title: str, color: int = 0) -> Draw:
+def distance_over_time(records: Sequence[EpisodeRecord], title: str, color: int) -> Draw:
     """Distance to the goal after every step, one thin line per episode; failures in grey."""
 
     def draw(theme: Theme) -> Figure:

@@ -353,8 +353,6 @@ def _processor() -> str:
 
 
 def _accelerator() -> str | None:
-    import torch
-
     if torch.cuda.is_available():
         return torch.cuda.get_device_name()
     return "Apple GPU (MPS)" if torch.backends.mps.is_available() else None

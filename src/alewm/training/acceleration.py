@@ -119,14 +119,7 @@ def _why_not_compile(device: torch.device) -> str | None:
     return why_no_triton(device)
 
 
-def fuse_encoder(model: WorldModel) -> None:
-    """Compute the blocks of the encoder by fused kernels from now on, in place."""
-    from alewm.kernels.encoder_blocks import fuse_blocks  # Triton takes a second to import: only where it is used
-
-    fuse_blocks(model.encoder)
-
-
-def compile_blocks(model: WorldModel, *, is_fused: bool = False) -> None:
+def compile_blocks(model: WorldModel, *, is_fused: bool) -> None:
     """Compile the parts of `model` in place, each kind of block once; parameter names stay as they are.
 
     A compiled block serves all blocks of its shape, so that compiling takes a fraction of the time it takes for the
@@ -186,15 +179,15 @@ class GraphedUpdates:
         self._graph = graph
 
 
-def accelerated(
-    plain: PlainUpdates, path: UpdatePath, device: torch.device, *, fused: bool = False
-) -> "PlainUpdates | GraphedUpdates":
-    """The same updates, executed as `path` and `fused` say; the model's blocks are fused or compiled in place."""
-    if fused:
-        fuse_encoder(plain.model)
-    if path in COMPILED:
-        compile_blocks(plain.model, is_fused=fused)
-    return GraphedUpdates(plain, device) if path in RECORDED else plain
+def accelerated(plain: PlainUpdates, chosen: Chosen, device: torch.device) -> PlainUpdates | GraphedUpdates:
+    """The same updates, executed as `chosen`; the model's blocks are fused or compiled in place."""
+    if chosen.fused:
+        from alewm.kernels.encoder_blocks import fuse_blocks  # Triton takes a second to import: only where it is used
+
+        fuse_blocks(plain.model.encoder)
+    if chosen.path in COMPILED:
+        compile_blocks(plain.model, is_fused=chosen.fused)
+    return GraphedUpdates(plain, device) if chosen.path in RECORDED else plain
 
 
 _FRAMES = WindowShape().num_frames
@@ -205,7 +198,7 @@ def rehearse(config: RunConfig, device: torch.device) -> None:
     chosen = acceleration_of(config, device)
     if chosen.path == "none":
         return
-    update = updates_of(config, chosen.path, device, fused=chosen.fused)
+    update = updates_of(config, chosen, device)
     batch = random_batch(config, config.training.batch_size, device)
     with repeatable(config.training.deterministic):
         for _ in range(WARM_UPS + 1):  # the last of them is recorded
@@ -224,17 +217,14 @@ def random_batch(config: RunConfig, batch: int, where: torch.device) -> tuple[Te
     return pixels.to(where), actions.to(where)
 
 
-def updates_of(
-    config: RunConfig, path: UpdatePath, where: torch.device, *, fused: bool = False
-) -> PlainUpdates | GraphedUpdates:
-    """Updates of a new model, executed as `path` and `fused` say."""
+def updates_of(config: RunConfig, chosen: Chosen, where: torch.device) -> PlainUpdates | GraphedUpdates:
+    """Updates of a new model, executed as `chosen`."""
     model = build_world_model(config.model, torch.Generator().manual_seed(0)).to(where).train()
     plain = PlainUpdates(
         model,
         Objective(config.objective, config.model).to(where),
-        build_optimizer(model, config.training.optim, on_device=path in RECORDED),
+        build_optimizer(model, config.training.optim, on_device=chosen.path in RECORDED),
         RandomStreams(0, where),
-        clip_norm=config.training.optim.clip_norm,
-        autocast_dtype=config.training.autocast_dtype(where),
+        config.training,
     )
-    return accelerated(plain, path, where, fused=fused)
+    return accelerated(plain, chosen, where)

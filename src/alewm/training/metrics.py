@@ -15,7 +15,7 @@ from typing import Any, Literal, get_args
 
 import torch
 
-from alewm.distributed import detached_mean
+from alewm.distributed import mean_across_ranks
 from alewm.errors import InputError, unknown_name
 from alewm.files import naming, open_unlinked, parse_json, write_bytes, write_text
 from alewm.runs.folder import read_metrics
@@ -94,7 +94,7 @@ class RunningMeans:
         """Return the means over steps and ranks, and reset."""
         if self._sum is None:
             return {}
-        flat = iter(detached_mean(self._sum / self.count).tolist())
+        flat = iter(mean_across_ranks(self._sum / self.count).tolist())
         self._sum, self.count = None, 0
         return {name: [next(flat) for _ in range(size)] if size else next(flat) for name, size in self._names}
 

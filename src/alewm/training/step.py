@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
-from alewm.distributed import average_gradients, detached_mean
+from alewm.distributed import average_gradients, mean_across_ranks
 from alewm.model.world_model import WorldModel
 from alewm.shapes import Bool, Float, Tensor
-from alewm.training.config import OptimConfig
+from alewm.training.config import OptimConfig, TrainingConfig
 from alewm.training.objective import Losses, Objective
 from alewm.training.random_streams import RandomStreams, StepNoise
 
@@ -122,7 +122,7 @@ def update(
     gradients = [parameter for parameter in parameters if parameter.grad is not None]
     norm = nn.utils.get_total_norm([parameter.grad for parameter in gradients if parameter.grad is not None])
     nn.utils.clip_grads_with_norm_(gradients, clip_norm, norm)
-    total = detached_mean(losses.total)
+    total = mean_across_ranks(losses.total.detach())
     is_finite = norm.isfinite() & total.isfinite()
     # The fused optimizer reads this flag on the device and leaves weights and moments alone where it is set.
     fused: Any = optimizer
@@ -141,12 +141,11 @@ class PlainUpdates:
         objective: Objective,
         optimizer: torch.optim.Optimizer,
         streams: RandomStreams,
-        *,
-        clip_norm: float,
-        autocast_dtype: torch.dtype | None = None,
+        training: TrainingConfig,
     ) -> None:
         self.model, self.objective, self.optimizer, self.streams = model, objective, optimizer, streams
-        self.clip_norm, self.autocast_dtype = clip_norm, autocast_dtype
+        self.clip_norm = training.optim.clip_norm
+        self.autocast_dtype = training.autocast_dtype(streams.directions.device)
 
     def __call__(self, pixels: Tensor, actions: Tensor) -> StepResult:
         """Draw the update's noise and change the weights by one step."""

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
@@ -64,6 +64,8 @@ class TrainingResult:
 Updates = Callable[[Tensor, Tensor], StepResult]
 """From a batch's pixels and actions to what the update computed."""
 
+Found = TypeVar("Found")
+
 OnMetrics = Callable[[int, Mapping[str, Any]], None]
 """Called with updates made and the latest metrics, at every line of metrics."""
 
@@ -121,7 +123,8 @@ class Trainer:
         """
         with repeatable(self.config.training.deterministic), closing(self.loggers):
             self._resume()
-            update = self._updates()
+            plain = PlainUpdates(self.model, self.objective, self.optimizer, self.streams, self.config.training)
+            update = accelerated(plain, self.acceleration, self.device)
             self.model.train()
             self._clock = time.perf_counter()
             batches = batches_on(self.device, self.windows.training)
@@ -204,30 +207,23 @@ class Trainer:
 
     def _recalibrate(self) -> None:
         """Recompute BatchNorm statistics with the current weights; training itself never reads them."""
-        dtype = self.config.training.autocast_dtype(self.device)
-        streams = RandomStreams(self.config.training.seed, self.device)
-        with self.acceleration.suspended():
-            recalibrate(self.model, self.objective, self.windows.recalibration, streams, self.device, dtype=dtype)
+        self._look(recalibrate, self.windows.recalibration)
 
     def _validate(self) -> None:
-        """The losses on held-out windows, with the same noise every time."""
-        means = self._validated(self.windows.validation)
+        """The losses on held-out windows."""
+        means = self._look(validate, self.windows.validation)
         for name, windows in self.windows.validation_apart.items():
-            apart = self._validated(windows)
+            apart = self._look(validate, windows)
             means |= {f"{metric}/{name}": value for metric, value in apart.items() if metric != "precision_gap"}
         if means:
             self._write("validation", q_by_capacity(means, self.config.model.capacities))
 
-    def _validated(self, windows: Iterable[WindowBatch]) -> dict[str, Any]:
+    def _look(self, look: Callable[..., Found], windows: Iterable[WindowBatch]) -> Found:
+        """What `look` finds in `windows`, with the current weights and the same noise every time."""
+        training = self.config.training
+        streams = RandomStreams(training.seed, self.device)
         with self.acceleration.suspended():
-            return validate(
-                self.model,
-                self.objective,
-                windows,
-                RandomStreams(self.config.training.seed, self.device),
-                self.device,
-                dtype=self.config.training.autocast_dtype(self.device),
-            )
+            return look(self.model, self.objective, windows, streams, dtype=training.autocast_dtype(self.device))
 
     def _write(self, kind: str, values: Mapping[str, Any]) -> None:
         self._latest |= {f"{kind}/{name}": value for name, value in values.items()}
@@ -289,15 +285,3 @@ class Trainer:
             f"Loss or gradient became infinite or NaN by step {self.step}; the update was not applied. "
             f"{self.last_saved()} Check the data for extreme actions, or lower the learning rate."
         )
-
-    def _updates(self) -> Updates:
-        training = self.config.training
-        plain = PlainUpdates(
-            self.model,
-            self.objective,
-            self.optimizer,
-            self.streams,
-            clip_norm=training.optim.clip_norm,
-            autocast_dtype=training.autocast_dtype(self.device),
-        )
-        return accelerated(plain, self.acceleration.path, self.device, fused=self.acceleration.fused)

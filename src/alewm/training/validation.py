@@ -10,7 +10,7 @@ import torch
 
 from alewm.capacity.support import CapacitySupport, survival
 from alewm.devices import at_least_float32
-from alewm.distributed import detached_mean
+from alewm.distributed import mean_across_ranks
 from alewm.model.world_model import BatchNorm, WorldModel
 from alewm.shapes import Float, Tensor
 from alewm.training.data import WindowBatch
@@ -22,8 +22,8 @@ from alewm.training.random_streams import RandomStreams
 def covariance_spectrum(rows: Float[Tensor, "N D"]) -> Float[Tensor, "D"]:
     """Eigenvalues of the covariance (divisor N) of all ranks' rows, largest first."""
     rows = at_least_float32(rows.detach())
-    centred = rows - detached_mean(rows.mean(0))
-    covariance = detached_mean(centred.mT @ centred / len(rows))
+    centred = rows - mean_across_ranks(rows.mean(0))
+    covariance = mean_across_ranks(centred.mT @ centred / len(rows))
     ascending: Tensor = torch.linalg.eigvalsh(covariance)
     return ascending.flip(0).clamp(min=0)  # rounding makes tiny eigenvalues negative
 
@@ -46,7 +46,7 @@ def variance(s: Float[Tensor, "B F D"]) -> Float[Tensor, "D"]:
     For a coordinate that is rarely active it exceeds the masked variance.
     """
     rows = at_least_float32(s.detach()).flatten(0, 1)
-    return detached_mean((rows - detached_mean(rows.mean(0))).square().mean(0))
+    return mean_across_ranks((rows - mean_across_ranks(rows.mean(0))).square().mean(0))
 
 
 def masked_variance(s: Float[Tensor, "B F D"], q: Float[Tensor, "B C"], support: CapacitySupport) -> Float[Tensor, "D"]:
@@ -56,8 +56,8 @@ def masked_variance(s: Float[Tensor, "B F D"], q: Float[Tensor, "B C"], support:
     """
     s = at_least_float32(s.detach())
     active = survival(q.detach().to(s.dtype), support)[:, None]
-    second = detached_mean((active * s.square()).mean((0, 1)))
-    first = detached_mean((active * s).mean((0, 1)))
+    second = mean_across_ranks((active * s.square()).mean((0, 1)))
+    first = mean_across_ranks((active * s).mean((0, 1)))
     return second - first.square()
 
 
@@ -84,7 +84,6 @@ def recalibrate(
     objective: Objective,
     windows: Iterable[WindowBatch],
     streams: RandomStreams,
-    device: torch.device,
     *,
     dtype: torch.dtype | None = None,
 ) -> None:
@@ -101,7 +100,7 @@ def recalibrate(
         for number, batch in enumerate(windows, start=1):
             for norm in norms:
                 norm.momentum = 1 / number  # a cumulative mean; the first batch replaces the old statistics
-            _losses(model, objective, batch, streams, device, dtype)
+            _losses(model, objective, batch, streams, dtype)
     finally:
         for norm, momentum in zip(norms, usual, strict=True):
             norm.momentum = momentum
@@ -114,7 +113,6 @@ def validate(
     objective: Objective,
     windows: Iterable[WindowBatch],
     streams: RandomStreams,
-    device: torch.device,
     *,
     dtype: torch.dtype | None = None,
 ) -> dict[str, Any]:
@@ -125,7 +123,7 @@ def validate(
     means, gap = RunningMeans(), dict[str, float]()
     model.eval()
     for batch in windows:
-        pixels, losses = _losses(model, objective, batch, streams, device, dtype)
+        pixels, losses = _losses(model, objective, batch, streams, dtype)
         if dtype is not None and not gap:
             gap["precision_gap"] = precision_gap(losses.latents, model.encode(pixels).latents).item()
         means.add({"loss": losses.total, **losses.terms, "q": losses.q.mean(0), "q_entropy": mean_entropy(losses.q)})
@@ -138,10 +136,10 @@ def _losses(
     objective: Objective,
     batch: WindowBatch,
     streams: RandomStreams,
-    device: torch.device,
     dtype: torch.dtype | None,
 ) -> tuple[Tensor, Losses]:
-    """The pixels of a batch on `device`, and its losses without dropout."""
+    """The pixels of a batch on the device of `streams`, and its losses without dropout."""
+    device = streams.directions.device
     pixels, actions = batch.to(device)
     noise = streams.draw_step(model, len(pixels), actions.shape[1], drops=False)
     with torch.autocast(device.type, dtype=dtype, enabled=dtype is not None):

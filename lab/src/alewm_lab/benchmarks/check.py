@@ -22,7 +22,7 @@ from alewm.planning.search import CEMConfig
 from alewm.regularizers.quadrature import random_directions
 from alewm.regularizers.sigreg import mix_sigreg
 from alewm.shapes import Tensor
-from alewm.training.acceleration import GraphedUpdates, random_batch, updates_of
+from alewm.training.acceleration import Chosen, GraphedUpdates, random_batch, updates_of
 from alewm.training.presets import preset
 from alewm.training.step import repeatable
 from alewm_lab.benchmarks.drawing import MOST_FROM_A_CARD, compare_renderers
@@ -111,12 +111,12 @@ def _fused_blocks(preset_name: str, batch: int, where: torch.device) -> Iterator
 
 def _updates(preset_name: str, batch: int, where: torch.device) -> Iterator[Difference]:
     num_updates = 8
-    fast = _losses(preset_name, batch, where, num_updates, graphed=True)
-    plain = _losses(preset_name, batch, where, num_updates, graphed=False)
+    fast = _losses(preset_name, batch, where, num_updates, Chosen("graph", "compared"))
+    plain = _losses(preset_name, batch, where, num_updates, Chosen("none", "compared"))
     worst = max(abs(a - b) / abs(b) for a, b in zip(fast, plain, strict=True))
     yield Difference(f"{num_updates} recorded bfloat16 updates: losses, against plain ones", worst, 3e-2)
     if why_not_fused(preset(preset_name).model.encoder) is None:
-        fused = _losses(preset_name, batch, where, num_updates, graphed=True, fused=True)
+        fused = _losses(preset_name, batch, where, num_updates, Chosen("graph", "compared", fused=True))
         worst = max(abs(a - b) / abs(b) for a, b in zip(fused, plain, strict=True))
         yield Difference("the same with fused blocks", worst, 3e-2)
 
@@ -133,7 +133,7 @@ def _weights(preset_name: str, batch: int, where: torch.device) -> list[Tensor]:
     """What some updates of a new model lead to."""
     config = preset(preset_name)
     fused = why_not_fused(config.model.encoder) is None
-    update = updates_of(config, "graph", where, fused=fused)
+    update = updates_of(config, Chosen("graph", "compared", fused), where)
     assert isinstance(update, GraphedUpdates)
     data = random_batch(config, batch, where)
     for _ in range(_REPEATED_UPDATES):
@@ -141,18 +141,10 @@ def _weights(preset_name: str, batch: int, where: torch.device) -> list[Tensor]:
     return [parameter.detach().clone() for parameter in update.plain.model.parameters()]
 
 
-def _losses(
-    preset_name: str,
-    batch: int,
-    where: torch.device,
-    num_updates: int,
-    *,
-    graphed: bool,
-    fused: bool = False,
-) -> list[float]:
+def _losses(preset_name: str, batch: int, where: torch.device, num_updates: int, chosen: Chosen) -> list[float]:
     config = preset(preset_name)
     config = replace(config, training=replace(config.training, precision="bfloat16"))
-    update = updates_of(config, "graph" if graphed else "none", where, fused=fused)
+    update = updates_of(config, chosen, where)
     generator, size = torch.Generator().manual_seed(2), config.model.encoder.image_size
     losses = []
     for _ in range(num_updates):

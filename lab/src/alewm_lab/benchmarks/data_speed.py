@@ -27,7 +27,7 @@ from alewm.workers import WorkerPool, num_available_cores, num_processes
 from alewm_lab.benchmarks.timing import print_line
 
 _FRAMES = 200
-_REPEATS = 3
+_REPEATS = 5
 
 
 class Encoded(NamedTuple):
@@ -179,7 +179,6 @@ def _rate(loader: WindowLoader, num_batches: int) -> float:
 
 
 _TIMED = 8  # demonstrations whose steps and frames are timed
-_REPEATS = 5
 
 
 def bench_push_t(*, demonstrations: int, seed: int) -> None:

@@ -1,18 +1,19 @@
 """Statistics of a data file, beside the figures of the published one (`alewm-lab bench data`)."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 
-from alewm.data.inspection import FileStatistics
+from alewm.data.inspection import file_figures
 from alewm.data.splits import GOAL_OFFSET, PAIR_SEED
 from alewm.data.store import EpisodeStore
 from alewm.envs.registry import get_task
 from alewm.envs.simulated import SimulatedVectorEnv
 from alewm.envs.task import Task
 from alewm.progress import Progress
-from alewm_lab.benchmarks.published_data import STATISTICS, Figure, TaskStatistics
+from alewm_lab.benchmarks.published_data import FIGURES, PUBLISHED, Figure
 from alewm_lab.benchmarks.replay import task_named_by
 from alewm_lab.benchmarks.timing import print_line
 
@@ -60,36 +61,31 @@ def measure(store: EpisodeStore, task: Task) -> dict[str, Figure]:
     A file from elsewhere may lack the columns that the others are computed from; then they are left out.
     """
     has_states = set(task.state_columns) <= set(store.column_names)
-    general, own = FileStatistics(), statistics_of(task) if has_states else None
-    with Progress(f"measuring {store.path}", store.num_episodes, "episodes") as bar:
-        for columns in map(store.episode_columns, range(store.num_episodes)):
-            general.update(columns)
-            own = _updated(own, columns)
-            bar.advance()
-    figures: dict[str, Figure] = {**general.result()}
-    share = presolved_share(store, task) if has_states else None
+    figures: dict[str, Figure] = {
+        **file_figures(store.actions[store.rows_of(episode)] for episode in range(store.num_episodes))
+    }
+    if not has_states:
+        return figures
+    share = presolved_share(store, task)
     if share is not None:
         figures["presolved_share"] = share
-    return figures | (own.result() if own is not None else {})
+    if task.name in FIGURES:
+        with suppress(KeyError):
+            figures |= FIGURES[task.name](_shown(store))
+    return figures
 
 
-def statistics_of(task: Task) -> TaskStatistics | None:
-    """A new collector of the figures of `task`, if it has one."""
-    return STATISTICS[task.name]() if task.name in STATISTICS else None
+def _shown(store: EpisodeStore) -> Iterator[Mapping[str, np.ndarray]]:
+    """The columns of each episode, with a bar."""
+    with Progress(f"measuring {store.path}", store.num_episodes, "episodes") as bar:
+        for episode in range(store.num_episodes):
+            yield store.episode_columns(episode)
+            bar.advance()
 
 
 def published_figures(task: Task) -> Mapping[str, Figure]:
     """What is known of the published file of `task`."""
-    return STATISTICS[task.name].PUBLISHED if task.name in STATISTICS else {}
-
-
-def _updated(own: TaskStatistics | None, columns: Mapping[str, np.ndarray]) -> TaskStatistics | None:
-    try:
-        if own is not None:
-            own.update(columns)
-        return own
-    except KeyError:
-        return None
+    return PUBLISHED.get(task.name, {})
 
 
 def statistics_table(figures: Mapping[str, Figure], task: Task) -> str:

@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 
 from alewm.devices import find_device
 from alewm.files import read_object, write_bytes
-from alewm.model.world_model import WorldModel, build_world_model
+from alewm.model.world_model import WorldModel, WorldModelConfig, build_world_model
 from alewm.planning.distilled import DistilledDynamics, DistilledModel, DynamicsConfig
 from alewm.planning.noise import candidate_noise
 from alewm.planning.planner import Planner, PlanningConfig, Plans, choose_search
@@ -48,25 +48,17 @@ def bench_planner(
     for k in capacities:
         support.index_of(k)
     model = build_world_model(config.model, torch.Generator().manual_seed(0)).to(where).eval()
-    action_dim = config.model.action_dim // FRAME_SKIP
     cem = CEMConfig.with_a_tenth_elite(candidates, iterations)
     planning = PlanningConfig(cem=cem, episodes_per_batch=episodes)
-    search = choose_search(model, where)
-    planner = Planner(model, [0.0] * action_dim, [1.0] * action_dim, planning, inner_loop=search.inner_loop)
-    generator = torch.Generator().manual_seed(1)
-    now, goal = torch.randn(2, episodes, config.model.latent_dim, generator=generator).to(where)
-    keys = [(0, episode, 0) for episode in range(episodes)]
-
-    def plan(k: int) -> Plans:
-        return planner.plan(now, goal, [(k,)] * episodes, keys)
-
+    now, goal = random_ends(config.model, episodes, where)
+    plan, search = plans_between(now, goal, model, planning, config.model.action_dim)
     rows = {str(k): 1e3 * median_seconds(partial(plan, k), repeats, where) for k in capacities or support.capacities}
     alone = _reference_milliseconds(model, now, goal, planning, repeats) if reference else None
     print(
         f"{preset_name} on {where}: {episodes} episodes at once, {candidates} candidates, {iterations} iterations, "
         f"horizon {planning.horizon}, median of {repeats}"
     )
-    print(f"search: {search.description}")
+    print(f"search: {search}")
     _print_plans(rows, episodes, alone)
     if profile:
         print(kernel_table(partial(plan, (capacities or support.capacities)[0]), where))
@@ -77,7 +69,7 @@ def bench_planner(
         candidates=candidates,
         iterations=iterations,
         device=where.type,
-        search=search.description,
+        search=search,
         milliseconds_by_capacity=rows,
         milliseconds_per_episode_by_capacity={k: milliseconds / episodes for k, milliseconds in rows.items()},
         reference_milliseconds_per_episode=alone,
@@ -137,17 +129,15 @@ def bench_distilled(
     networks = {k: DistilledDynamics(DynamicsConfig(k, config.model.action_dim, hidden)).to(where) for k in ks}
     cem = CEMConfig.with_a_tenth_elite(candidates, iterations)
     planning = PlanningConfig(cem=cem, episodes_per_batch=episodes, search=search)
-    generator = torch.Generator().manual_seed(1)
-    now, goal = torch.randn(2, episodes, config.model.latent_dim, generator=generator).to(where)
-    keys = [(0, episode, 0) for episode in range(episodes)]
+    now, goal = random_ends(config.model, episodes, where)
     size = config.model.encoder.image_size
     frame = torch.zeros(episodes, 1, size, size, 3, dtype=torch.uint8, device=where)
     calls: dict[tuple[str, int], Callable[[], object]] = {("encoder", 0): lambda: model.encode(frame)}
     searches = {}
     for name, each in (("own", model), ("distilled", DistilledModel(model, networks))):
-        planner, searches[name] = _planner(each, planning, config.model.action_dim // FRAME_SKIP)
+        plan, searches[name] = plans_between(now, goal, each, planning, config.model.action_dim)
         for k in ks if name == "distilled" else own_capacities or ks:
-            calls[name, k] = partial(planner.plan, now, goal, [(k,)] * episodes, keys)
+            calls[name, k] = partial(plan, k)
     milliseconds, processor = _alternating(calls, repeats, where)
     print(
         f"{preset_name} on {where}, {torch.get_num_threads()} threads: {search}, {episodes} episodes at once, "
@@ -189,10 +179,23 @@ def bench_distilled(
     )
 
 
-def _planner(model: WorldModel | DistilledModel, planning: PlanningConfig, action_dim: int) -> tuple[Planner, str]:
-    search = choose_search(model, next(model.parameters()).device, search=planning.search)
+def random_ends(config: WorldModelConfig, episodes: int, where: torch.device) -> Float[Tensor, "2 B D"]:
+    """Latents to plan from, and to plan to."""
+    return torch.randn(2, episodes, config.latent_dim, generator=torch.Generator().manual_seed(1)).to(where)
+
+
+def plans_between(
+    now: Float[Tensor, "B D"],
+    goal: Float[Tensor, "B D"],
+    model: WorldModel | DistilledModel,
+    planning: PlanningConfig,
+    block_dim: int,
+) -> tuple[Callable[[int], Plans], str]:
+    """What plans from `now` to `goal` with a capacity, in blocks of `block_dim` numbers, and the search it uses."""
+    search, action_dim = choose_search(model, now.device, search=planning.search), block_dim // FRAME_SKIP
     planner = Planner(model, [0.0] * action_dim, [1.0] * action_dim, planning, inner_loop=search.inner_loop)
-    return planner, search.description
+    keys = [(0, episode, 0) for episode in range(len(now))]
+    return lambda k: planner.plan(now, goal, [(k,)] * len(now), keys), search.description
 
 
 def _alternating(

@@ -1,8 +1,6 @@
 """What the data of each task are like: figures of a file, and what is known of the published file."""
 
-from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from typing import ClassVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -17,34 +15,8 @@ Figure = int | float | str | Sequence[float]
 """One statistic: a number, one per dimension, or words where a published source has no number."""
 
 
-class TaskStatistics(ABC):
-    """Figures of one data file, gathered episode by episode.
-
-    `measure` of `data_statistics` shows every episode of a file to `update` and asks for `result` once.
-    """
-
-    PUBLISHED: ClassVar[Mapping[str, Figure]]
-    """What is known of the task's published file, under the names of `result` or of `alewm.data.inspection`.
-
-    A figure that was not measured on the file itself is written as words that say so.
-    """
-
-    @abstractmethod
-    def update(self, episode: Mapping[str, np.ndarray]) -> None:
-        """Take in one episode: its recorded columns `[T, ...]`, without pixels; the last action may be NaN.
-
-        A file from elsewhere may lack a column, which is then a `KeyError`.
-        """
-
-    @abstractmethod
-    def result(self) -> dict[str, Figure]:
-        """The figures of all episodes seen, by names that say what they are and in what unit."""
-
-
-class TwoRoomStatistics(TaskStatistics):
-    """Figures of the pairs (t, t + 25), all of them."""
-
-    PUBLISHED: ClassVar[Mapping[str, Figure]] = {
+PUBLISHED: Mapping[str, Mapping[str, Figure]] = {
+    "two-room": {
         "episodes": 10_000,
         "rows": 920_809,
         "length_mean": 92.08,
@@ -53,33 +25,8 @@ class TwoRoomStatistics(TaskStatistics):
         "presolved_share": "0.086, simulated",
         "distance_25_steps_median": "41.5, simulated",
         "wall_crossed_25_steps_share": "0.25, simulated",
-    }
-
-    def __init__(self) -> None:
-        self._distances: list[np.ndarray] = []
-        self._crossed: list[np.ndarray] = []
-
-    def update(self, episode: Mapping[str, np.ndarray]) -> None:
-        """Take in the positions of one episode."""
-        starts, goals = episode["proprio"][:-GOAL_OFFSET], episode["proprio"][GOAL_OFFSET:]
-        self._distances.append(np.linalg.norm(goals - starts, axis=1))
-        self._crossed.append((starts[:, 0] < CENTRE_X) != (goals[:, 0] < CENTRE_X))
-
-    def result(self) -> dict[str, Figure]:
-        """Median distance in pixels, and the share of pairs on either side of the wall."""
-        distances, crossed = np.concatenate(self._distances), np.concatenate(self._crossed)
-        if len(distances) == 0:
-            return {}
-        return {
-            "distance_25_steps_median": float(np.median(distances)),
-            "wall_crossed_25_steps_share": float(crossed.mean()),
-        }
-
-
-class ReacherStatistics(TaskStatistics):
-    """Figures of a file's joint angles and velocities, shoulder and wrist apart, gathered episode by episode."""
-
-    PUBLISHED: ClassVar[Mapping[str, Figure]] = {
+    },
+    "reacher": {
         "episodes": 10_000,
         "action_std": 0.5767,
         "action_autocorrelation": "near 0",
@@ -90,91 +37,120 @@ class ReacherStatistics(TaskStatistics):
         "qvel_std": "1.35, 2.42, simulated",
         "joint_change_mean": "0.040, 0.074, simulated",
         "joint_change_25_steps_mean": "0.44, 0.42, simulated",
+    },
+    "cube": {
+        "episodes": 10_000,
+        "length_mean": 201.0,
+        "action_std": "0.30, 0.40, 0.65, 0.40, 0.25, simulated",
+        "cube_moving_share": "0.42, simulated",
+        "presolved_share": "0.39 to 0.43, simulated",
+    },
+    "push-t": {
+        "episodes": 18_685,
+        "rows": 2_336_736,
+        "length_mean": 125.1,
+        "length_min": 49,
+        "length_max": 246,
+        "action_mean": (-0.00781, 0.00686),
+        "action_std": (0.20824, 0.20649),
+        "action_min": "-1.50, the smaller",
+        "action_max": "2.04, the larger",
+        "action_outside_share": 0.0012,
+        "action_autocorrelation": "high",
+        "block_position_mean": "255, 266: its authors' constants",
+        "block_position_std": "52.7, 57.5: its authors' constants",
+        "pusher_position_std": "101, 87: its authors' constants",
+        "pusher_position_min": (-153.0, -91.0),
+        "pusher_position_max": (666.0, 724.0),
+        "pusher_velocity_std": "74.8, 74.1: its authors' constants",
+        "near_border_share": "rare",
+    },
+}
+"""What is known of each task's published file, under the names of its figures here and in `alewm.data.inspection`.
+
+A figure that was not measured on the file itself is written as words that say so.
+"""
+
+Episodes = Iterable[Mapping[str, np.ndarray]]
+"""The recorded columns `[T, ...]` of each episode, without pixels; the last action may be NaN.
+
+A file from elsewhere may lack a column, which is then a `KeyError`.
+"""
+
+
+def two_room_figures(episodes: Episodes) -> dict[str, Figure]:
+    """Of all pairs (t, t + 25): the median distance in pixels, and the share of pairs on either side of the wall."""
+    every_distance, every_crossing = list[np.ndarray](), list[np.ndarray]()
+    for episode in episodes:
+        starts, goals = episode["proprio"][:-GOAL_OFFSET], episode["proprio"][GOAL_OFFSET:]
+        every_distance.append(np.linalg.norm(goals - starts, axis=1))
+        every_crossing.append((starts[:, 0] < CENTRE_X) != (goals[:, 0] < CENTRE_X))
+    distances = np.concatenate(every_distance)
+    if len(distances) == 0:
+        return {}
+    return {
+        "distance_25_steps_median": float(np.median(distances)),
+        "wall_crossed_25_steps_share": float(np.concatenate(every_crossing).mean()),
     }
-    """What is known of the published file; words where the figure comes from a simulation of its behaviour."""
 
-    def __init__(self) -> None:
-        self._lowest: list[np.ndarray] = []
-        self._highest: list[np.ndarray] = []
-        self._velocities: list[np.ndarray] = []
-        self._changes: list[np.ndarray] = []
-        self._far_changes: list[np.ndarray] = []
-        self._reached: list[bool] = []
 
-    def update(self, episode: Mapping[str, np.ndarray]) -> None:
-        """Take in one episode: `qpos`, `qvel` and, if it has them, `finger_pos` and `target_pos`, all [T, 2]."""
+def reacher_figures(episodes: Episodes) -> dict[str, Figure]:
+    """Of shoulder and wrist apart: ranges in rad, velocities in rad/s, mean changes over 1 and 25 steps in rad.
+
+    `target_reached_share`, where `finger_pos` and `target_pos` were recorded, is the share of episodes with a row in
+    which the finger's centre is inside the hidden target. Which rule the published figure follows is not stated; of six
+    that were tried this one comes nearest.
+    """
+    lowest, highest, velocities = list[np.ndarray](), list[np.ndarray](), list[np.ndarray]()
+    changes, far_changes, reached = list[np.ndarray](), list[np.ndarray](), list[bool]()
+    for episode in episodes:
         qpos = np.asarray(episode["qpos"], np.float64)
-        self._lowest.append(qpos.min(0))
-        self._highest.append(qpos.max(0))
-        self._velocities.append(np.asarray(episode["qvel"], np.float64))
-        self._changes.append(np.abs(np.diff(qpos, axis=0)))
-        self._far_changes.append(np.abs(qpos[GOAL_OFFSET:] - qpos[:-GOAL_OFFSET]))
+        lowest.append(qpos.min(0))
+        highest.append(qpos.max(0))
+        velocities.append(np.asarray(episode["qvel"], np.float64))
+        changes.append(np.abs(np.diff(qpos, axis=0)))
+        far_changes.append(np.abs(qpos[GOAL_OFFSET:] - qpos[:-GOAL_OFFSET]))
         if {"finger_pos", "target_pos"} <= episode.keys():
             distances = np.linalg.norm(episode["target_pos"] - episode["finger_pos"], axis=1)
-            self._reached.append(bool((distances <= _REACHER_TARGET_RADIUS).any()))
-
-    def result(self) -> dict[str, Figure]:
-        """Ranges in rad, velocities in rad/s, mean changes over 1 and 25 steps in rad, and how often targets are met.
-
-        `target_reached_share` is the share of episodes with a row in which the finger's centre is inside the hidden
-        target; which rule the published figure follows is not stated; of six that were tried this one comes nearest.
-        """
-        far = np.concatenate(self._far_changes)
-        figures: dict[str, Figure] = {
-            "qpos_min": np.min(self._lowest, axis=0).tolist(),
-            "qpos_max": np.max(self._highest, axis=0).tolist(),
-            "qvel_std": np.concatenate(self._velocities).std(axis=0).tolist(),
-            "joint_change_mean": np.concatenate(self._changes).mean(axis=0).tolist(),
-        }
-        if self._reached:
-            figures["target_reached_share"] = float(np.mean(self._reached))
-        if len(far):
-            figures["joint_change_25_steps_mean"] = far.mean(axis=0).tolist()
-        return figures
+            reached.append(bool((distances <= _REACHER_TARGET_RADIUS).any()))
+    far = np.concatenate(far_changes)
+    figures: dict[str, Figure] = {
+        "qpos_min": np.min(lowest, axis=0).tolist(),
+        "qpos_max": np.max(highest, axis=0).tolist(),
+        "qvel_std": np.concatenate(velocities).std(axis=0).tolist(),
+        "joint_change_mean": np.concatenate(changes).mean(axis=0).tolist(),
+    }
+    if reached:
+        figures["target_reached_share"] = float(np.mean(reached))
+    if len(far):
+        figures["joint_change_25_steps_mean"] = far.mean(axis=0).tolist()
+    return figures
 
 
 MOVING_METRES = 0.001
 """A cube that moves farther than this in a step is moving."""
 
 
-class CubeStatistics(TaskStatistics):
-    """Figures of the cube's positions, gathered episode by episode."""
+def cube_figures(episodes: Episodes) -> dict[str, Figure]:
+    """Share of steps in which the cube moves, of rows in which it is lifted, and how far pairs are apart.
 
-    PUBLISHED: ClassVar[Mapping[str, Figure]] = {
-        "episodes": 10_000,
-        "length_mean": 201.0,
-        "action_std": "0.30, 0.40, 0.65, 0.40, 0.25, simulated",
-        "cube_moving_share": "0.42, simulated",
-        "presolved_share": "0.39 to 0.43, simulated",
-    }
-    """What is known of the published file; words where the figure comes from a simulation of its behaviour."""
-
-    def __init__(self) -> None:
-        self._moving: list[np.ndarray] = []
-        self._distances: list[np.ndarray] = []
-        self._lifted: list[np.ndarray] = []
-
-    def update(self, episode: Mapping[str, np.ndarray]) -> None:
-        """Take in one episode: the cube's positions in its column `privileged_block_0_pos` [T, 3]."""
+    `cube_within_4_cm_25_steps_share` is the share of all pairs of rows 25 steps apart that are solved at the start.
+    """
+    moving, every_distance, lifted = list[np.ndarray](), list[np.ndarray](), list[np.ndarray]()
+    for episode in episodes:
         cube = np.asarray(episode["privileged_block_0_pos"], np.float64)
-        self._moving.append(np.linalg.norm(np.diff(cube, axis=0), axis=1) > MOVING_METRES)
-        self._distances.append(np.linalg.norm(cube[GOAL_OFFSET:] - cube[:-GOAL_OFFSET], axis=1))
-        self._lifted.append(cube[:, 2] > _CUBE_SUCCESS_DISTANCE)
-
-    def result(self) -> dict[str, Figure]:
-        """Share of steps in which the cube moves, of rows in which it is lifted, and how far pairs are apart.
-
-        `cube_within_4_cm_25_steps_share` is the share of all pairs of rows 25 steps apart that are solved at the start.
-        """
-        distances = np.concatenate(self._distances)
-        figures: dict[str, Figure] = {
-            "cube_moving_share": float(np.concatenate(self._moving).mean()),
-            "cube_lifted_share": float(np.concatenate(self._lifted).mean()),
-        }
-        if len(distances):
-            figures["cube_distance_25_steps_mean"] = float(distances.mean())
-            figures["cube_within_4_cm_25_steps_share"] = float((distances <= _CUBE_SUCCESS_DISTANCE).mean())
-        return figures
+        moving.append(np.linalg.norm(np.diff(cube, axis=0), axis=1) > MOVING_METRES)
+        every_distance.append(np.linalg.norm(cube[GOAL_OFFSET:] - cube[:-GOAL_OFFSET], axis=1))
+        lifted.append(cube[:, 2] > _CUBE_SUCCESS_DISTANCE)
+    distances = np.concatenate(every_distance)
+    figures: dict[str, Figure] = {
+        "cube_moving_share": float(np.concatenate(moving).mean()),
+        "cube_lifted_share": float(np.concatenate(lifted).mean()),
+    }
+    if len(distances):
+        figures["cube_distance_25_steps_mean"] = float(distances.mean())
+        figures["cube_within_4_cm_25_steps_share"] = float((distances <= _CUBE_SUCCESS_DISTANCE).mean())
+    return figures
 
 
 FACES = ("bar outside", "bar ends", "bar inside", "stem sides", "stem end", "concave corners")
@@ -217,102 +193,69 @@ def touched_faces(state: Float[np.ndarray, "touching 7"], num_contacts: Int[np.n
     )
 
 
-class PushTStatistics(TaskStatistics):
-    """Figures of rows, of steps and of pairs (t, t + 25).
+def push_t_figures(episodes: Episodes) -> dict[str, Figure]:
+    """Shares of steps (contacts, motion, turns), of contacts (faces), of pairs (t, t + 25) or of rows (places).
+
+    Contacts count where every episode has recorded them.
 
     For a substitute of the published data to be worth training on, actions should have a std of 0.15 to 0.25 and be
     strongly autocorrelated, the pusher should touch the block in 40 to 60 % of steps, on every face, and turn it both
     ways, and the block should mostly move by 10 to 100 pixels in 25 steps, within 120 pixels of the centre.
     """
-
-    PUBLISHED: ClassVar[Mapping[str, Figure]] = {
-        "episodes": 18_685,
-        "rows": 2_336_736,
-        "length_mean": 125.1,
-        "length_min": 49,
-        "length_max": 246,
-        "action_mean": (-0.00781, 0.00686),
-        "action_std": (0.20824, 0.20649),
-        "action_min": "-1.50, the smaller",
-        "action_max": "2.04, the larger",
-        "action_outside_share": 0.0012,
-        "action_autocorrelation": "high",
-        "block_position_mean": "255, 266: its authors' constants",
-        "block_position_std": "52.7, 57.5: its authors' constants",
-        "pusher_position_std": "101, 87: its authors' constants",
-        "pusher_position_min": (-153.0, -91.0),
-        "pusher_position_max": (666.0, 724.0),
-        "pusher_velocity_std": "74.8, 74.1: its authors' constants",
-        "near_border_share": "rare",
+    states, num_contacts = list[np.ndarray](), list[np.ndarray]()
+    for episode in episodes:
+        states.append(np.asarray(episode["state"], np.float64))
+        if "n_contacts" in episode:
+            num_contacts.append(np.asarray(episode["n_contacts"], np.int64))
+    if not states:
+        return {}
+    state = np.concatenate(states)
+    off_centre = np.abs(state[:, 2:4] - _PUSH_T_ARENA / 2).max(1)
+    return {
+        **(_contact_figures(state, num_contacts) if len(num_contacts) == len(states) else {}),
+        **_motion_figures(states),
+        "block_position_mean": state[:, 2:4].mean(0).tolist(),
+        "block_position_std": state[:, 2:4].std(0).tolist(),
+        "near_centre_share": float((off_centre <= _NEAR_CENTRE).mean()),
+        "near_border_share": float((off_centre >= _PUSH_T_ARENA / 2 - _NEAR_BORDER).mean()),
+        "least_share_of_30_degrees": float(_shares(state[:, 4] % (2 * np.pi)).min()),
+        "pusher_position_std": state[:, :2].std(0).tolist(),
+        "pusher_position_min": state[:, :2].min(0).tolist(),
+        "pusher_position_max": state[:, :2].max(0).tolist(),
+        "pusher_velocity_std": state[:, 5:].std(0).tolist(),
     }
 
-    def __init__(self) -> None:
-        self._states: list[np.ndarray] = []
-        self._displacements: list[np.ndarray] = []
-        self._is_moving: list[np.ndarray] = []
-        self._turns: list[np.ndarray] = []
-        self._num_contacts: list[np.ndarray] = []
 
-    def update(self, episode: Mapping[str, np.ndarray]) -> None:
-        """Take in the states of one episode, and its contacts if they were recorded."""
-        state = np.asarray(episode["state"], np.float64)
-        self._states.append(state)
-        self._displacements.append(block_displacements(state))
-        self._is_moving.append(is_moving(state))
-        self._turns.append(turns(state))
-        if "n_contacts" in episode:
-            self._num_contacts.append(np.asarray(episode["n_contacts"], np.int64))
+def _contact_figures(state: Float[np.ndarray, "rows 7"], of_episodes: Sequence[np.ndarray]) -> dict[str, Figure]:
+    num_contacts = np.concatenate(of_episodes)
+    is_first = np.zeros(len(num_contacts), bool)
+    is_first[np.cumsum([0, *(len(part) for part in of_episodes[:-1])])] = True
+    is_touching = num_contacts > 0
+    faces = touched_faces(state[is_touching], num_contacts[is_touching])
+    counts = np.bincount(faces, minlength=len(FACES)) / max(1, len(faces))
+    shares = {
+        f"contact_at_{name.replace(' ', '_')}_share": float(count) for name, count in zip(FACES, counts, strict=True)
+    }
+    return {"contact_share": float(is_touching[~is_first].mean()), **shares}
 
-    def result(self) -> dict[str, Figure]:
-        """Shares are of steps (contacts, motion, turns), of contacts (faces), of pairs or of rows (places)."""
-        if not self._states:
-            return {}
-        state = np.concatenate(self._states)
-        off_centre = np.abs(state[:, 2:4] - _PUSH_T_ARENA / 2).max(1)
-        return {
-            **self._contact_figures(state),
-            **self._motion_figures(),
-            "block_position_mean": state[:, 2:4].mean(0).tolist(),
-            "block_position_std": state[:, 2:4].std(0).tolist(),
-            "near_centre_share": float((off_centre <= _NEAR_CENTRE).mean()),
-            "near_border_share": float((off_centre >= _PUSH_T_ARENA / 2 - _NEAR_BORDER).mean()),
-            "least_share_of_30_degrees": float(_shares(state[:, 4] % (2 * np.pi)).min()),
-            "pusher_position_std": state[:, :2].std(0).tolist(),
-            "pusher_position_min": state[:, :2].min(0).tolist(),
-            "pusher_position_max": state[:, :2].max(0).tolist(),
-            "pusher_velocity_std": state[:, 5:].std(0).tolist(),
-        }
 
-    def _contact_figures(self, state: np.ndarray) -> dict[str, Figure]:
-        if len(self._num_contacts) < len(self._states):
-            return {}
-        num_contacts = np.concatenate(self._num_contacts)
-        is_first = np.zeros(len(num_contacts), bool)
-        is_first[np.cumsum([0, *(len(part) for part in self._num_contacts[:-1])])] = True
-        is_touching = num_contacts > 0
-        faces = touched_faces(state[is_touching], num_contacts[is_touching])
-        counts = np.bincount(faces, minlength=len(FACES)) / max(1, len(faces))
-        shares = {
-            f"contact_at_{name.replace(' ', '_')}_share": float(count)
-            for name, count in zip(FACES, counts, strict=True)
-        }
-        return {"contact_share": float(is_touching[~is_first].mean()), **shares}
-
-    def _motion_figures(self) -> dict[str, Figure]:
-        moved, turned = np.concatenate(self._displacements), np.concatenate(self._turns)
-        figures: dict[str, Figure] = {
-            "block_moving_share": float(np.concatenate(self._is_moving).mean()),
-            "turning_left_share": float((turned < -_TURNED).mean()),
-            "turning_right_share": float((turned > _TURNED).mean()),
-        }
-        if len(moved) == 0:
-            return figures
-        return figures | {
-            "block_25_steps_mean": float(moved.mean()),
-            "block_25_steps_median": float(np.median(moved)),
-            "block_25_steps_below_5_share": float((moved < 5).mean()),
-            "block_25_steps_10_to_100_share": float(((moved >= 10) & (moved <= 100)).mean()),
-        }
+def _motion_figures(states: Sequence[np.ndarray]) -> dict[str, Figure]:
+    moved, moving, turned = (
+        np.concatenate([measure(state) for state in states]) for measure in (block_displacements, is_moving, turns)
+    )
+    figures: dict[str, Figure] = {
+        "block_moving_share": float(moving.mean()),
+        "turning_left_share": float((turned < -_TURNED).mean()),
+        "turning_right_share": float((turned > _TURNED).mean()),
+    }
+    if len(moved) == 0:
+        return figures
+    return figures | {
+        "block_25_steps_mean": float(moved.mean()),
+        "block_25_steps_median": float(np.median(moved)),
+        "block_25_steps_below_5_share": float((moved < 5).mean()),
+        "block_25_steps_10_to_100_share": float(((moved >= 10) & (moved <= 100)).mean()),
+    }
 
 
 def _shares(angles: Float[np.ndarray, " rows"]) -> Float[np.ndarray, " ranges"]:
@@ -320,10 +263,10 @@ def _shares(angles: Float[np.ndarray, " rows"]) -> Float[np.ndarray, " ranges"]:
     return np.asarray(counts / len(angles))
 
 
-STATISTICS: Mapping[str, type[TaskStatistics]] = {
-    "two-room": TwoRoomStatistics,
-    "reacher": ReacherStatistics,
-    "cube": CubeStatistics,
-    "push-t": PushTStatistics,
+FIGURES: Mapping[str, Callable[[Episodes], dict[str, Figure]]] = {
+    "two-room": two_room_figures,
+    "reacher": reacher_figures,
+    "cube": cube_figures,
+    "push-t": push_t_figures,
 }
 """By task."""

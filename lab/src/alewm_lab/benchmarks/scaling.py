@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -12,17 +13,20 @@ from alewm.capacity.support import polynomial_prior
 from alewm.devices import find_device
 from alewm.errors import InputError
 from alewm.files import read_json
-from alewm.model.world_model import WorldModel, build_world_model
-from alewm.planning.planner import Planner, PlanningConfig, choose_search
+from alewm.model.world_model import build_world_model
+from alewm.planning.planner import PlanningConfig
 from alewm.planning.rollout import sliced_roll_out
 from alewm.planning.search import CEMConfig
 from alewm.regularizers.quadrature import random_directions
 from alewm.regularizers.sigreg import mix_sigreg
-from alewm.shapes import FRAME_SKIP
 from alewm.training.acceleration import WARM_UPS, acceleration_of, random_batch, updates_of
 from alewm.training.presets import preset
-from alewm_lab.benchmarks.timing import Sizes, median_seconds, print_line, recorded
+from alewm_lab.benchmarks.plan_speed import plans_between, random_ends
+from alewm_lab.benchmarks.timing import median_seconds, print_line, recorded
 from alewm_lab.presentation import panel_grid
+
+if TYPE_CHECKING:
+    from alewm_lab.cli.bench import BenchScaling
 
 
 @dataclass(frozen=True)
@@ -39,20 +43,20 @@ class Panel:
     """Of the cost."""
 
 
-def bench_scaling(*, preset_name: str, sizes: Sizes, repeats: int, device: str, out: Path) -> None:
+def bench_scaling(asked: "BenchScaling") -> None:
     """Prints a table per panel and writes the figure."""
-    where = find_device(device)
-    if not sizes.costs:
+    where = find_device(asked.device)
+    if not asked.costs:
         raise InputError("Name what is to be measured after --costs, or leave it out to measure everything.")
     panels: list[Panel] = []
     measured = {"plan": _planning, "state": _state, "regularizer": _regularizer, "update": _training}
-    for panel in chain.from_iterable(measured[cost](preset_name, sizes, repeats, where) for cost in sizes.costs):
+    for panel in chain.from_iterable(measured[cost](asked, where) for cost in asked.costs):
         points = ", ".join(f"{x:,}: {y:,.2f}" for x, y in panel.points)
         print(f"{panel.title}, {panel.unit} against {panel.size}: {points}", flush=True)
         panels.append(panel)
-    draw(panels, f"{preset_name} on {where.type}", out)
-    print(out)
-    print_line("scaling", preset=preset_name, device=where.type, panels=[vars(panel) for panel in panels])
+    draw(panels, f"{asked.preset_name} on {where.type}", asked.out)
+    print(asked.out)
+    print_line("scaling", preset=asked.preset_name, device=where.type, panels=[vars(panel) for panel in panels])
 
 
 def redraw_scaling(lines: Sequence[Path], out: Path) -> None:
@@ -91,40 +95,27 @@ def draw(panels: Sequence[Panel], title: str, out: Path) -> None:
     figure.savefig(out, dpi=130)
 
 
-def _planning(preset_name: str, sizes: Sizes, repeats: int, where: torch.device) -> Iterator[Panel]:
-    config = preset(preset_name)
+def _planning(asked: "BenchScaling", where: torch.device) -> Iterator[Panel]:
+    config = preset(asked.preset_name)
     model = build_world_model(config.model, torch.Generator().manual_seed(0)).to(where).eval()
     smallest, capacities = config.model.capacities[0], config.model.capacities
-    middle, usual = sizes.episodes[len(sizes.episodes) // 2], CEMConfig().num_candidates
+    middle, usual = asked.episodes[len(asked.episodes) // 2], CEMConfig().num_candidates
 
     def milliseconds(capacity: int = smallest, episodes: int = middle, candidates: int = usual) -> float:
-        plan = _plan(model, sizes.iterations, where, capacity, episodes, candidates)
-        return 1e3 * median_seconds(plan, repeats, where)
+        cem = CEMConfig.with_a_tenth_elite(candidates, asked.iterations)
+        planning = PlanningConfig(cem=cem, episodes_per_batch=episodes)
+        now, goal = random_ends(config.model, episodes, where)
+        plan, _ = plans_between(now, goal, model, planning, config.model.action_dim)
+        return 1e3 * median_seconds(partial(plan, capacity), asked.repeats, where)
 
     yield Panel("a plan", "capacity k", tuple((k, milliseconds(capacity=k)) for k in capacities))
-    yield Panel("a plan", "episodes together", tuple((b, milliseconds(episodes=b)) for b in sizes.episodes))
-    yield Panel("a plan", "candidates", tuple((n, milliseconds(candidates=n)) for n in sizes.candidates))
+    yield Panel("a plan", "episodes together", tuple((b, milliseconds(episodes=b)) for b in asked.episodes))
+    yield Panel("a plan", "candidates", tuple((n, milliseconds(candidates=n)) for n in asked.candidates))
 
 
-def _plan(
-    model: WorldModel, iterations: int, where: torch.device, capacity: int, episodes: int, candidates: int
-) -> Callable[[], object]:
-    cem = CEMConfig.with_a_tenth_elite(candidates, iterations)
-    action_dim = model.config.action_dim // FRAME_SKIP
-    planner = Planner(
-        model,
-        [0.0] * action_dim,
-        [1.0] * action_dim,
-        PlanningConfig(cem=cem, episodes_per_batch=episodes),
-        inner_loop=choose_search(model, where).inner_loop,
-    )
-    now, goal = torch.randn(2, episodes, model.config.latent_dim, generator=torch.Generator().manual_seed(1)).to(where)
-    return partial(planner.plan, now, goal, [(capacity,)] * episodes, [(0, episode, 0) for episode in range(episodes)])
-
-
-def _state(preset_name: str, _: Sizes, __: int, where: torch.device) -> Iterator[Panel]:
+def _state(asked: "BenchScaling", where: torch.device) -> Iterator[Panel]:
     """What a candidate's rollout carries from one step to the next: the prefix, and nothing beyond it."""
-    config = preset(preset_name).model
+    config = preset(asked.preset_name).model
     model = build_world_model(config, torch.Generator().manual_seed(0)).to(where).eval()
     z, blocks = torch.zeros(1, config.latent_dim), torch.zeros(1, 1, 2, config.action_dim)
 
@@ -136,16 +127,16 @@ def _state(preset_name: str, _: Sizes, __: int, where: torch.device) -> Iterator
     yield Panel("a candidate's state", "capacity k", tuple((k, num_bytes(k)) for k in config.capacities), "bytes")
 
 
-def _regularizer(preset_name: str, sizes: Sizes, repeats: int, where: torch.device) -> Iterator[Panel]:
-    config = preset(preset_name)
+def _regularizer(asked: "BenchScaling", where: torch.device) -> Iterator[Panel]:
+    config = preset(asked.preset_name)
     usual_batch, usual_projections = config.training.batch_size, config.objective.num_projections
 
     def milliseconds(batch: int = usual_batch, projections: int = usual_projections) -> float:
-        call = recorded(_mix_sigreg(preset_name, batch, projections, where), where)
-        return 1e3 * median_seconds(call, repeats, where)
+        call = recorded(_mix_sigreg(asked.preset_name, batch, projections, where), where)
+        return 1e3 * median_seconds(call, asked.repeats, where)
 
-    yield Panel("MixSIGReg", "projections", tuple((p, milliseconds(projections=p)) for p in sizes.projections))
-    yield Panel("MixSIGReg", "windows", tuple((b, milliseconds(batch=b)) for b in sizes.batches))
+    yield Panel("MixSIGReg", "projections", tuple((p, milliseconds(projections=p)) for p in asked.projections))
+    yield Panel("MixSIGReg", "windows", tuple((b, milliseconds(batch=b)) for b in asked.batches))
 
 
 def _mix_sigreg(preset_name: str, batch: int, projections: int, where: torch.device) -> Callable[[], object]:
@@ -159,18 +150,18 @@ def _mix_sigreg(preset_name: str, batch: int, projections: int, where: torch.dev
     return lambda: torch.autograd.grad(mix_sigreg(s, q, u[None], prior[None], support).mean(), s)
 
 
-def _training(preset_name: str, sizes: Sizes, repeats: int, where: torch.device) -> Iterator[Panel]:
+def _training(asked: "BenchScaling", where: torch.device) -> Iterator[Panel]:
     def update(name: str, batch: int) -> float:
         config = preset(name)
         config = replace(config, training=replace(config.training, batch_size=batch))
         chosen = acceleration_of(config, where)
-        updates = updates_of(config, chosen.path, where, fused=chosen.fused)
+        updates = updates_of(config, chosen, where)
         call = partial(updates, *random_batch(config, batch, where))
         for _ in range(WARM_UPS + 1):  # the last of them is recorded
             call()
-        return 1e3 * median_seconds(call, repeats, where)
+        return 1e3 * median_seconds(call, asked.repeats, where)
 
-    usual = preset(preset_name).training.batch_size
-    yield Panel("an update", "windows", tuple((batch, update(preset_name, batch)) for batch in sizes.batches))
-    by_width = tuple((preset(name).model.latent_dim, update(name, usual)) for name in sizes.presets)
+    usual = preset(asked.preset_name).training.batch_size
+    yield Panel("an update", "windows", tuple((batch, update(asked.preset_name, batch)) for batch in asked.batches))
+    by_width = tuple((preset(name).model.latent_dim, update(name, usual)) for name in asked.presets)
     yield Panel("an update", "latent width D", by_width)

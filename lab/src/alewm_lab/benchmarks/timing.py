@@ -1,42 +1,15 @@
-"""What `alewm-lab bench scaling` varies; apart from its measuring, so that the command line need not import torch.
-
-Where a GPU's time goes, kernel by kernel.
-
-How long something takes, and the line of JSON every benchmark ends in.
-"""
+"""How long something takes, where a GPU's time goes kernel by kernel, and the line of JSON every benchmark ends in."""
 
 import json
 import statistics
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import torch
 
 from alewm.errors import InputError
 from alewm.runs.folder import portable, provenance
-
-
-@dataclass(frozen=True)
-class Sizes:
-    """What is measured; every other size stays at its middle value."""
-
-    costs: tuple[Literal["plan", "state", "regularizer", "update"], ...] = ("plan", "state", "regularizer", "update")
-    """What is measured: milliseconds, and the bytes of a state that planning carries."""
-    episodes: tuple[int, ...] = (1, 10, 50, 100)
-    """Episodes planned together."""
-    candidates: tuple[int, ...] = (100, 300, 1000)
-    """CEM: action sequences scored per iteration."""
-    iterations: int = 30
-    """CEM: times the distribution is refined."""
-    batches: tuple[int, ...] = (64, 128, 256)
-    """Windows per update."""
-    presets: tuple[str, ...] = ("two-room-96", "two-room-192", "two-room-384")
-    """Widths, by preset."""
-    projections: tuple[int, ...] = (256, 1024, 4096)
-    """Random directions of the regularizer."""
-
 
 _CALLS = 3
 _LONGEST_NAME = 90

@@ -15,7 +15,7 @@ from alewm.kernels.characteristic_function import PathName, choose, why_no_gpu_p
 from alewm.regularizers.quadrature import EPPS_PULLEY, random_directions
 from alewm.regularizers.sigreg import mix_sigreg
 from alewm.shapes import Tensor
-from alewm.training.acceleration import WARM_UPS, acceleration_of, random_batch, updates_of
+from alewm.training.acceleration import WARM_UPS, Chosen, acceleration_of, random_batch, updates_of
 from alewm.training.config import Acceleration, EncoderBlocks, RunConfig
 from alewm.training.presets import preset
 from alewm.training.step import repeatable
@@ -57,12 +57,12 @@ def bench_train_step(
     if reference:
         rows |= _reference_row(config, data, repeats, where)
     if reference and chosen.path != "none":
-        rows["none"] = _timed(partial(updates_of(config, "none", where), *data), repeats, where)
+        rows["none"] = _timed(partial(updates_of(config, Chosen("none", "compared"), where), *data), repeats, where)
     plain = f"{chosen.path}, fused blocks" if chosen.fused else chosen.path
     ours = f"{plain}, repeatable" if deterministic else plain
 
     def our_update() -> Callable[[], object]:
-        return partial(updates_of(config, chosen.path, where, fused=chosen.fused), *data)
+        return partial(updates_of(config, chosen, where), *data)
 
     update = our_update()
     with repeatable(deterministic):

@@ -152,7 +152,7 @@ class SimulatedPlan:
     """The task, the search, and the statistics of the actions it searched in."""
 
     @property
-    def pair(self) -> tuple[int, int]:
+    def pair_name(self) -> tuple[int, int]:
         """What tells it from other pairs of the same data."""
         return self.episode, self.start_step
 
@@ -164,13 +164,13 @@ def bench_true_simulator(standard: StandardPairs, planning: PlanningConfig, *, j
     """
     processes = min(num_processes(jobs), len(standard.pairs))
     known = {} if out is None else _read_plans(out, settings_of(standard.task.name, standard.statistics, planning))
-    pairs = list(zip(standard.pairs.episodes, standard.pairs.start_steps, strict=True))
+    pairs = standard.pairs.pair_names
     missing = [index for index, pair in enumerate(pairs) if pair not in known]
     began = time.perf_counter()
     with Progress(f"planning in {standard.task.name}", len(pairs), "pairs") as bar:
         bar.advance(len(pairs) - len(missing))
         for plan in _all_plans(standard, planning, missing, processes):
-            known[plan.pair] = plan
+            known[plan.pair_name] = plan
             if out is not None:
                 write_records(out, list(known.values()))
             bar.advance(note=f"{sum(known[pair].success for pair in pairs if pair in known)} reached")
@@ -240,7 +240,7 @@ def _read_plans(out: Path, settings: dict[str, Any]) -> dict[tuple[int, int], Si
     for plan in plans:
         if changed := differences(plan.settings, settings):
             raise InputError("\n  ".join([f"{out} holds pairs that were planned with other settings.", *changed]))
-    return {plan.pair: plan for plan in plans}
+    return {plan.pair_name: plan for plan in plans}
 
 
 def _all_plans(

@@ -11,7 +11,6 @@ import tyro
 
 from alewm.cli.flags import Flag, Maybe, Several
 from alewm.cli.start import Scale
-from alewm_lab.benchmarks.timing import Sizes
 
 PresetName = Annotated[str, tyro.conf.arg(name="preset")]
 """`--preset`."""
@@ -416,9 +415,26 @@ class BenchCheck:
 
 
 @dataclass(frozen=True)
-class BenchScaling(Sizes):
-    """How costs grow with capacity, candidates, episodes, batch, width and projections; a panel each."""
+class BenchScaling:
+    """How costs grow with capacity, candidates, episodes, batch, width and projections; a panel each.
 
+    Every size that does not grow stays at its middle value.
+    """
+
+    costs: tuple[Literal["plan", "state", "regularizer", "update"], ...] = ("plan", "state", "regularizer", "update")
+    """What is measured: milliseconds, and the bytes of a state that planning carries."""
+    episodes: tuple[int, ...] = (1, 10, 50, 100)
+    """Episodes planned together."""
+    candidates: tuple[int, ...] = (100, 300, 1000)
+    """CEM: action sequences scored per iteration."""
+    iterations: int = 30
+    """CEM: times the distribution is refined."""
+    batches: tuple[int, ...] = (64, 128, 256)
+    """Windows per update."""
+    presets: tuple[str, ...] = ("two-room-96", "two-room-192", "two-room-384")
+    """Widths, by preset."""
+    projections: tuple[int, ...] = (256, 1024, 4096)
+    """Random directions of the regularizer."""
     preset_name: PresetName = "two-room-192"
     """The configuration that stays where another size grows."""
     repeats: int = 5
@@ -437,7 +453,7 @@ class BenchScaling(Sizes):
         if self.kept:
             redraw_scaling(self.kept, self.out)
             return
-        bench_scaling(preset_name=self.preset_name, sizes=self, repeats=self.repeats, device=self.device, out=self.out)
+        bench_scaling(self)
 
 
 @dataclass(frozen=True)

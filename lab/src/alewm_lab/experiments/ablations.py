@@ -63,7 +63,7 @@ def selector_table(request: Request, groups: Groups, results: Results) -> Table:
     """How far q went from the prior and when, where it ended, and when prediction came."""
     rows: list[Row] = []
     for (task, name), runs in groups.items():
-        dynamics = [q_over_training(run, results) for run in runs if learns_q(run)]
+        dynamics = [q_over_training([run], results) for run in runs if learns_q(run)]
         commands = tuple(TrainingWork(run).command(results.library) for run in runs)
         cells = path_cells(dynamics, [_losses(run, results) for run in runs])
         rows.append([TASK_TITLES[task], name, *(Cell(text, commands=commands) for text in cells)])
@@ -207,7 +207,7 @@ def build(request: Request) -> Experiment:
         dots = ExperimentFigure("ablations", text, success_dots(request, groups, results), results.commands(runs, test))
         moving = {key: group[0] for key, group in groups.items() if learns_q(group[0])}
         panels = [
-            (f"{TASK_TITLES[task]}, {name}", q_over_training(run, results)) for (task, name), run in moving.items()
+            (f"{TASK_TITLES[task]}, {name}", q_over_training([run], results)) for (task, name), run in moving.items()
         ]
         text = request.caption(
             f"Mean probability of each capacity over training of seed {request.seeds[0]}, averaged over the batches "

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import ceil
+from statistics import fmean
 
 import torch
 from matplotlib.figure import Figure
@@ -88,7 +89,7 @@ def build_capacity_dynamics(request: Request) -> Experiment:
     runs = tuple(run for task in request.tasks(*TASK_TITLES) for run in request.over_seeds(request.alewm, task, width))
 
     def outcome(results: Results) -> Outcome:
-        dynamics = [(f"{TASK_TITLES[run.task]}, seed {run.seed}", q_over_training(run, results)) for run in runs]
+        dynamics = [(f"{TASK_TITLES[run.task]}, seed {run.seed}", q_over_training([run], results)) for run in runs]
         rows: list[Row] = []
         for run, (title, found) in zip(runs, dynamics, strict=True):
             command = (TrainingWork(run).command(results.library),)
@@ -111,12 +112,20 @@ def build_capacity_dynamics(request: Request) -> Experiment:
     return Experiment("capacity-dynamics", request, runs, outcome)
 
 
-def q_over_training(run: TrainingRun, results: Results) -> Dynamics:
-    """Mean q of each capacity at step 0, where it equals the prior, and at every logged step."""
-    model, entries = run.config.model, results.metrics(run, "train")
+def q_over_training(runs: Sequence[TrainingRun], results: Results, data_set: str = "") -> Dynamics:
+    """Mean q of each capacity over `runs`, at step 0, where it equals the prior, and at every logged step.
+
+    Of runs that learned from several data sets, q on the one called `data_set`.
+    """
+    model, prefix = runs[0].config.model, f"q/{data_set}/" if data_set else "q/"
     prior = polynomial_prior(len(model.support), model.prior_degree).tolist()
-    steps = [float(entry["step"]) for entry in entries]
-    return starting_at(prior, {k: (steps, [float(entry[f"q/{k}"]) for entry in entries]) for k in model.capacities})
+    logs = [results.metrics(run, "train") for run in runs]
+    steps = [float(entry["step"]) for entry in logs[0]]
+    means = {
+        k: [fmean(float(entry[f"{prefix}{k}"]) for entry in at) for at in zip(*logs, strict=True)]
+        for k in model.capacities
+    }
+    return starting_at(prior, {k: (steps, values) for k, values in means.items()})
 
 
 def draw_dynamics(dynamics: Sequence[tuple[str, Dynamics]]) -> Draw:
@@ -168,7 +177,7 @@ def build_mixed(request: Request) -> Experiment:
     works = [EvaluationWork(run, test, request.scale.num_animations) for run in runs for test in tests.values()]
 
     def outcome(results: Results) -> Outcome:
-        dynamics = {name: mean_q_over_training(runs, name, results) for name in tests}
+        dynamics = {name: q_over_training(runs, results, name) for name in tests}
         text = (
             f"Mean probability of each capacity over training on each data set of a joint model, averaged over "
             f"{len(runs)} seeds and over at least the batches between two logged steps; at step 0 it is the prior. The "
@@ -180,19 +189,6 @@ def build_mixed(request: Request) -> Experiment:
         return Outcome(tables, (drawing,))
 
     return Experiment("mixed", request, runs, outcome, tuple(works))
-
-
-def mean_q_over_training(runs: Sequence[TrainingRun], data_set: str, results: Results) -> Dynamics:
-    """Mean q over seeds of each capacity on one data set, at step 0, where it equals the prior, and at logged steps."""
-    model = runs[0].config.model
-    prior = polynomial_prior(len(model.support), model.prior_degree).tolist()
-    logs = [results.metrics(run, "train") for run in runs]
-    steps = [float(entry["step"]) for entry in logs[0]]
-    means = {
-        k: [Spread.of([entry[f"q/{data_set}/{k}"] for entry in at]).mean for at in zip(*logs, strict=True)]
-        for k in model.capacities
-    }
-    return starting_at(prior, {k: (steps, values) for k, values in means.items()})
 
 
 def _success_table(

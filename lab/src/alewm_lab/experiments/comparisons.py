@@ -1,9 +1,10 @@
 """Comparisons: capacity rules and goal costs of one model, and rival methods (nested dropout, SIGReg)."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from matplotlib.figure import Figure
 
+from alewm.evaluation.settings import EvaluationSettings
 from alewm.evaluation.statistics import Spread
 from alewm.sweeps.grid import DEGREE, MULTIPLIER, WEIGHT, Runs
 from alewm.sweeps.library import EvaluationWork, TrainingRun, unique
@@ -77,26 +78,38 @@ PREFIX_SWEEP = Recipe(
 )
 
 
-def build_goal_cost(request: Request) -> Experiment:
-    """The selected models of one width, planned twice."""
+def _planned_with(
+    request: Request,
+    name: str,
+    text: str,
+    head: str,
+    compared: Mapping[str, EvaluationSettings],
+    *,
+    shows_capacity: bool,
+) -> Experiment:
+    """The selected models of one width, planned with each of the `compared` settings, a row each below `head`."""
     groups, runs = _selected_models(request)
-    costs = {
-        "full latent (d_max)": request.scale.evaluation(goal_cost="full"),
-        "active prefix (K)": request.scale.evaluation(),
-    }
 
     def outcome(results: Results) -> Outcome:
         columns: dict[str, list[Cell]] = {}
         for task, group in groups.items():
-            success, _ = success_columns(task, [(group, settings) for settings in costs.values()], results).items()
-            columns |= [success]
-        rows = rows_of(list(costs), columns)
-        head = ["goal cost over", *columns]
-        text = "Test success (mean ± SEM over seeds) of ALeWM, the goal compared on the whole latent or on the prefix."
-        return Outcome((Table.of("goal-cost", request.caption(text), head, rows),))
+            success, capacity = success_columns(task, [(group, each) for each in compared.values()], results).items()
+            columns |= [success, capacity] if shows_capacity else [success]
+        rows = rows_of(list(compared), columns)
+        return Outcome((Table.of(name, request.caption(text), [head, *columns], rows),))
 
-    works = [EvaluationWork(run, settings) for run in runs for settings in costs.values()]
-    return Experiment("goal-cost", request, runs, outcome, tuple(works))
+    works = [EvaluationWork(run, settings) for run in runs for settings in compared.values()]
+    return Experiment(name, request, runs, outcome, tuple(works))
+
+
+def build_goal_cost(request: Request) -> Experiment:
+    """The selected models of one width, planned twice."""
+    text = "Test success (mean ± SEM over seeds) of ALeWM, the goal compared on the whole latent or on the prefix."
+    costs = {
+        "full latent (d_max)": request.scale.evaluation(goal_cost="full"),
+        "active prefix (K)": request.scale.evaluation(),
+    }
+    return _planned_with(request, "goal-cost", text, "goal cost over", costs, shows_capacity=False)
 
 
 GOAL_COST = Recipe("goal-cost", "success with the active-prefix and with the full-width goal cost", build_goal_cost)
@@ -104,7 +117,6 @@ GOAL_COST = Recipe("goal-cost", "success with the active-prefix and with the ful
 
 def build_selection_rules(request: Request) -> Experiment:
     """The selected models of one width, planned under every rule."""
-    groups, runs = _selected_models(request)
     evaluation = request.scale.evaluation
     rules = {
         "modal, once (the paper's)": evaluation(),
@@ -113,23 +125,13 @@ def build_selection_rules(request: Request) -> Experiment:
         "lowest predicted cost, on the prefix": evaluation(capacity="best-of"),
         "lowest predicted cost, on the whole latent": evaluation(capacity="best-of", goal_cost="full"),
     }
-
-    def outcome(results: Results) -> Outcome:
-        columns: dict[str, list[Cell]] = {}
-        for task, group in groups.items():
-            columns |= success_columns(task, [(group, settings) for settings in rules.values()], results)
-        text = (
-            "Test success and planning capacity (mean ± SEM over seeds) of ALeWM under several rules for the capacity. "
-            "Where it is chosen at every plan, E[K] is that of an episode's last plan. Predicted costs of different "
-            "prefixes compare different coordinates unless the whole latent is compared; planning with all capacities "
-            "costs as many searches."
-        )
-        return Outcome(
-            (Table.of("selection-rules", request.caption(text), ["rule", *columns], rows_of(list(rules), columns)),)
-        )
-
-    works = [EvaluationWork(run, settings) for run in runs for settings in rules.values()]
-    return Experiment("selection-rules", request, runs, outcome, tuple(works))
+    text = (
+        "Test success and planning capacity (mean ± SEM over seeds) of ALeWM under several rules for the capacity. "
+        "Where it is chosen at every plan, E[K] is that of an episode's last plan. Predicted costs of different "
+        "prefixes compare different coordinates unless the whole latent is compared; planning with all capacities "
+        "costs as many searches."
+    )
+    return _planned_with(request, "selection-rules", text, "rule", rules, shows_capacity=True)
 
 
 SELECTION_RULES = Recipe(

@@ -15,14 +15,12 @@ import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from alewm.envs.registry import get_task
 from alewm.errors import InputError
-from alewm.evaluation.animations import ACTIONS, as_gif, film
-from alewm.evaluation.closed_loop import ClosedLoop, GoalPairs
+from alewm.evaluation.animations import ACTIONS, as_gif, replayed
+from alewm.evaluation.closed_loop import GoalPairs
 from alewm.evaluation.held_out import Trained
 from alewm.evaluation.settings import EvaluationSettings
 from alewm.evaluation.success import EpisodeRecord
-from alewm.runs.folder import load_tensors
 from alewm.shapes import Tensor, UInt8
 from alewm.sweeps.library import EvaluationWork, TrainingRun, Work
 from alewm.tables import Cell, Row, Table
@@ -134,26 +132,15 @@ def _replay(
     results: Results, run: TrainingRun, method: str, test: EvaluationSettings, indices: Sequence[int]
 ) -> list[Strip]:
     """The episodes at `indices`, from the actions that were executed, at the task's native size."""
-    work = EvaluationWork(run, test)
-    actions = _actions(work.folder(results.library), work.command(results.library))
-    records = results.records(run, test)
-    steps = torch.tensor([record.steps for record in records])
-    success = torch.tensor([record.success for record in records])
-    outcome = ClosedLoop(success, success, steps, torch.zeros(len(records), 1), actions)
-    with Trained.open(results.library.folder(run), results.library.data_path(run.task), torch.device("cpu")) as trained:
-        pairs = trained.test_pairs()
-    films = film(get_task(run.task).make_vector_env(len(indices)), pairs, outcome, indices)
-    return [Strip(method, records[i], *each) for i, each in zip(indices, films, strict=True)]
-
-
-def _actions(folder: Path, command: str) -> Tensor:
-    path = folder / ACTIONS
-    if not path.is_file():
+    work, library = EvaluationWork(run, test), results.library
+    folder, records = work.folder(library), results.records(run, test)
+    if not (folder / ACTIONS).is_file():
         raise InputError(
             f"{folder} was evaluated before executed actions were kept, so its episodes cannot be replayed. Plan "
-            f"them again: {command}"
+            f"them again: {work.command(library)}"
         )
-    return load_tensors(path, f"plan the episodes again: {command}")[0]["actions"]
+    films = replayed(folder, indices, data_path=library.data_path(run.task))
+    return [Strip(method, records[i], *each) for i, each in zip(indices, films, strict=True)]
 
 
 def _strips(strips: Sequence[Strip]) -> Draw:

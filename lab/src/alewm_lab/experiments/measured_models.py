@@ -1,7 +1,6 @@
 """What is measured on trained models: the paper's propositions, and the true state in every prefix."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -12,12 +11,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from alewm.capacity.support import survival
-from alewm.evaluation.held_out import SAMPLE_SEED, Trained
+from alewm.evaluation.held_out import SAMPLE_SEED, EncodedWindows, Trained
 from alewm.evaluation.probes import PROBES, fit_networks, fit_ridge
 from alewm.evaluation.probes import measure as measure_probes
 from alewm.evaluation.statistics import Spread
 from alewm.model.world_model import WorldModel
-from alewm.shapes import Float, Int, Tensor
+from alewm.shapes import Float, Tensor
 from alewm.sweeps.library import TrainingWork
 from alewm.tables import Cell, Row, Table
 from alewm.theme import Draw, Theme
@@ -28,36 +27,12 @@ from alewm_lab.oscillator.measures import distance_from_survival
 from alewm_lab.presentation import capacity_axis, panel_grid
 
 
-@dataclass(frozen=True)
-class EncodedWindows:
-    """Windows as the predictor meets them."""
-
-    starts: Int[np.ndarray, " B"]
-    """File row of each window's first frame."""
-    episodes: Int[np.ndarray, " B"]
-    """The episode each is in."""
-    features: Float[Tensor, "B F W"]
-    latents: Float[Tensor, "B F D"]
-    actions: Float[Tensor, "B G A"]
-    """Normalised action blocks between the frames."""
-
-
 def encoded_windows(trained: Trained, part: str, most: int) -> EncodedWindows:
     """At most `most` windows of the episodes of `part`, drawn without repetition."""
-    episodes, shape = trained.splits.part(part), trained.shape
-    index = trained.store.windows(episodes, shape)
+    episodes = trained.splits.part(part)
+    index = trained.store.windows(episodes, trained.shape)
     generator = np.random.default_rng([SAMPLE_SEED, len(episodes)])
-    starts = index.starts(np.sort(generator.permutation(len(index))[:most]))
-    rows = shape.frame_rows(starts)
-    features, latents = trained.encode_rows(rows.reshape(-1))
-    actions = shape.action_blocks(trained.statistics.normalize(trained.store.actions), starts)
-    return EncodedWindows(
-        starts,
-        np.searchsorted(trained.store.offsets, starts, side="right") - 1,
-        features.view(*rows.shape, -1),
-        latents.view(*rows.shape, -1),
-        torch.as_tensor(actions).float(),
-    )
+    return trained.windows_at(index.starts(np.sort(generator.permutation(len(index))[:most])), trained.shape)
 
 
 @torch.no_grad()

@@ -59,11 +59,11 @@ def linear(x: Float[Tensor, "M N I"], parameters: Mapping[str, Tensor], name: st
 class EnsembleBatchNorm:
     """Batch normalisation without affine parameters of its own (they are given), for every model separately."""
 
-    def __init__(self, num_models: int, width: int, device: torch.device, momentum: float = 0.1) -> None:
+    momentum, epsilon = 0.1, 1e-5
+
+    def __init__(self, num_models: int, width: int, device: torch.device) -> None:
         self.running_mean = torch.zeros(num_models, 1, width, device=device)
         self.running_var = torch.ones(num_models, 1, width, device=device)
-        self.momentum = momentum
-        self.epsilon = 1e-5
 
     def __call__(
         self, x: Float[Tensor, "M N W"], scale: Float[Tensor, "M W"], shift: Float[Tensor, "M W"], *, training: bool
@@ -89,15 +89,10 @@ class RowAdamW:
     Tested to equal `torch.optim.AdamW` on every row.
     """
 
-    def __init__(
-        self,
-        rows: Float[Tensor, "M n"],
-        weight_decay: Float[Tensor, "M"],
-        betas: tuple[float, float] = (0.9, 0.999),
-        epsilon: float = 1e-8,
-    ) -> None:
+    betas, epsilon = (0.9, 0.999), 1e-8
+
+    def __init__(self, rows: Float[Tensor, "M n"], weight_decay: Float[Tensor, "M"]) -> None:
         self.rows, self.weight_decay = rows, weight_decay.unsqueeze(1)
-        self.betas, self.epsilon = betas, epsilon
         self.first, self.second = torch.zeros_like(rows), torch.zeros_like(rows)
         self.num_steps = 0
 

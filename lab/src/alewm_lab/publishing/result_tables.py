@@ -170,12 +170,6 @@ def _paper_cell(configuration: Configuration, paper: Mapping[str, Any]) -> str:
     return NONE if found is None else f"{found[0]:.2f} ± {found[1]:.2f} at {found[2]:g}"
 
 
-def paper_rate(configuration: Configuration, paper: Mapping[str, Any]) -> float | None:
-    """The paper's success (%) for this method on this task; None for what it does not have."""
-    found = paper_values(configuration, paper)
-    return None if found is None else found[0]
-
-
 def paper_values(
     configuration: Configuration, paper: Mapping[str, Any], *, is_tuned: bool = False
 ) -> tuple[float, float, float] | None:

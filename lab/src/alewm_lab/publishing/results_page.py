@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from alewm.files import write_bytes, write_text
+from alewm.tables import Table
 from alewm.theme import as_svg
 from alewm_lab.presentation import scientific
 from alewm_lab.publishing import result_tables as tables
@@ -111,12 +112,7 @@ def scale_section(
         yield f"{_caption(scale)}\n"
     yield from _shipped(scale)
     note = f" {scale.example.run.data_note}".rstrip()
-    if (compared := comparison_table(scale, note)) is not None:
-        yield compared.markdown()
-    if (distilled := distilled_table(scale, note)) is not None:
-        yield distilled.markdown()
-    if (repeated := tables.repeats_table(scale, note)) is not None:
-        yield repeated.markdown()
+    yield from _markdown(comparison_table(scale, note), distilled_table(scale, note), tables.repeats_table(scale, note))
     sweep = tables.sweep_table(scale, f"Test success (%) with every imposed capacity, without retraining.{note}")
     settings = tables.settings_table(scale, f"Other settings; on `validation` pairs configurations are selected.{note}")
     made = (success_figure(scale), sweep_figure(scale), dynamics_figure(scale))
@@ -125,12 +121,14 @@ def scale_section(
         if figure is not None:
             figures.append(figure)
             yield _picture(figure)
-        if table is not None:
-            yield table.markdown()
-    for of_models in (path_table(scale, note), learned_table(scale, note), probes_table(scale, note)):
-        if of_models is not None:
-            yield of_models.markdown()
+        yield from _markdown(table)
+    yield from _markdown(path_table(scale, note), learned_table(scale, note), probes_table(scale, note))
     yield _commands(scale, out)
+
+
+def _markdown(*made: Table | None) -> Iterator[str]:
+    """The tables that there are."""
+    return (table.markdown() for table in made if table is not None)
 
 
 def scale_title(scale: RunGroup) -> str:

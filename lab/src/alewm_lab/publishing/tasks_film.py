@@ -54,7 +54,7 @@ def reached_in_two_room() -> Iterator[Film]:
         envs = task.make_vector_env(1, image_size=model.model.image_size)
         outcome = run_closed_loop(envs, pair, RecedingHorizon(model.planner()), budget=BUDGET)
         if bool(outcome.success) and not bool(outcome.presolved):
-            yield film(task.make_vector_env(1), pair, outcome, [0])[0]
+            yield film(task.make_vector_env(1), pair, outcome.actions, outcome.steps)[0]
 
 
 def reached_in_simulator(task_name: str) -> Iterator[Film]:
@@ -68,7 +68,7 @@ def reached_in_simulator(task_name: str) -> Iterator[Film]:
         policy = TrueSimulator(env, task.make_vector_env, state_cost(task_name), standard.statistics, planning)
         outcome = run_closed_loop(Unseen(env), pair, policy, budget=BUDGET)
         if bool(outcome.success) and not bool(outcome.presolved):
-            yield film(task.make_vector_env(1), pair, outcome, [0])[0]
+            yield film(task.make_vector_env(1), pair, outcome.actions, outcome.steps)[0]
 
 
 def panel(frame: Tensor, goal: Tensor, *, is_reached: bool) -> Image.Image:

@@ -113,11 +113,7 @@ def data_file_of(path: Path) -> Path:
     return out
 
 
-def copy_file(
-    path: Path,
-    out: Path,
-    jobs: int = 0,
-) -> tuple[Collected, list[str]]:
+def copy_file(path: Path, out: Path, jobs: int) -> tuple[Collected, list[str]]:
     """What was added to `out`, a copy of the data file `path` in the present layout, and notes for who asked.
 
     Frames, actions and the other columns of numbers stay as they are, and with them the fingerprint; what the collector

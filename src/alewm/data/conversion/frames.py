@@ -69,6 +69,10 @@ class FrameSize:
         smaller: np.ndarray = area_downsample(torch.from_numpy(np.ascontiguousarray(frame)), self.image_size).numpy()
         return smaller
 
+    def decoded(self, content: bytes, place: str) -> np.ndarray:
+        """The pixels of an image file at this size."""
+        return self.apply(decode_image(content, place), place)
+
 
 AS_RECORDED = FrameSize()
 """Frames as they are."""
@@ -113,10 +117,9 @@ def image_files(folder: Path) -> list[Path]:
     return sorted(images, key=lambda path: natural_order(path.name))
 
 
-def read_images(folder: Path, size: FrameSize) -> np.ndarray:
-    """The images in `folder` as frames [T, Y, X, 3]."""
-    frames = [size.apply(decode_image(path.read_bytes(), str(path)), str(path)) for path in image_files(folder)]
-    return stacked(frames, str(folder))
+def read_images(images: Iterable[Path], size: FrameSize, place: str) -> np.ndarray:
+    """The `images` as frames [T, Y, X, 3]; `place` says where they are."""
+    return stacked([size.decoded(path.read_bytes(), str(path)) for path in images], place)
 
 
 def decode_image(content: bytes, place: str) -> np.ndarray:

@@ -17,10 +17,9 @@ import numpy as np
 
 from alewm.data.conversion import frames as frame_files
 from alewm.data.conversion.frames import CameraEpisodes
-from alewm.data.conversion.recordings import checked_episode
-from alewm.data.conversion.tables import parquet_columns
+from alewm.data.conversion.recordings import checked_episode, parquet_columns
 from alewm.errors import InputError
-from alewm.files import parse_json, reading
+from alewm.files import parse_json, read_object, reading
 
 INFO = "meta/info.json"
 _INDEX = ("index", "episode_index", "frame_index")
@@ -53,14 +52,9 @@ class LeRobotEpisodes(CameraEpisodes):
     def info(self) -> dict[str, Any]:
         """`meta/info.json`, checked to have what is needed."""
         path = self.folder / INFO
-        try:
-            info = parse_json(path.read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            raise InputError(f"{path} does not exist: {self.folder} is no LeRobot data set.") from None
-        except ValueError as error:
-            raise InputError(f"{path} is not JSON: {error}") from None
-        if not isinstance(info, dict):
-            raise InputError(f"{path} must hold a JSON object, found {type(info).__name__}.")
+        if not is_lerobot(self.folder):
+            raise InputError(f"{path} does not exist: {self.folder} is no LeRobot data set.")
+        info = read_object(path)
         missing = [key for key in ("codebase_version", "fps", "features", "data_path") if key not in info]
         if missing:
             raise InputError(f"{path} lacks {', '.join(missing)}; a LeRobot data set of version 2 or 3 was expected.")
@@ -80,7 +74,7 @@ class LeRobotEpisodes(CameraEpisodes):
         features = info["features"].values() if isinstance(info["features"], dict) else [None]
         if not all(isinstance(feature, dict) and "dtype" in feature for feature in features):
             raise InputError(f"{path}: 'features' must name the dtype of every feature. Download the data set again.")
-        return dict(info)
+        return info
 
     @cached_property
     def cameras(self) -> list[str]:
@@ -153,7 +147,7 @@ class LeRobotEpisodes(CameraEpisodes):
         content = value.get("bytes") if isinstance(value, dict) else None
         if content is None:
             raise InputError(f"{place}: an image was expected, found none.")
-        return self.size.apply(frame_files.decode_image(content, place), place)
+        return self.size.decoded(content, place)
 
     def _video_template(self) -> str | None:
         if self.info["features"][self.key]["dtype"] == "image":

@@ -11,15 +11,14 @@ import zipfile
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from alewm.data import schema
 from alewm.data.conversion import frames as frame_files
-from alewm.data.conversion import tables
 from alewm.data.conversion.frames import CameraEpisodes
-from alewm.data.conversion.recordings import checked_episode
+from alewm.data.conversion.recordings import Columns, as_array, checked_episode
 from alewm.errors import InputError
 from alewm.files import natural_order
 
@@ -47,6 +46,9 @@ def is_column_folder(path: Path) -> bool:
 class _Episodes(CameraEpisodes):
     """What both layouts share: episodes are runs of rows."""
 
+    layout: ClassVar[str]
+    """Its name in converted files."""
+
     @property
     def lengths(self) -> np.ndarray:
         """Rows of each episode."""
@@ -62,12 +64,17 @@ class _Episodes(CameraEpisodes):
         """Neither layout says it."""
         return None
 
+    def identity(self) -> dict[str, Any]:
+        """What tells this data set from others: names and sizes of all its files."""
+        files = [path for path in self.folder.rglob("*") if path.is_file()]
+        return {"format": self.layout, "digest": frame_files.digest_of(self.folder, files), "camera": self.key}
+
     def episode(self, number: int) -> dict[str, np.ndarray]:
         """The columns of one episode; our file gets its own index."""
         pixels, columns = self._read(number)
         return checked_episode(f"{self.folder}, episode {number}", pixels, columns, schema.INDEX_COLUMNS)
 
-    def _read(self, episode: int) -> tuple[np.ndarray, tables.Columns]:
+    def _read(self, episode: int) -> tuple[np.ndarray, Columns]:
         """Frames and all other columns of one episode."""
         raise NotImplementedError
 
@@ -83,6 +90,8 @@ class _Episodes(CameraEpisodes):
 @dataclass(frozen=True)
 class LanceEpisodes(_Episodes):
     """The episodes of a Lance table, as a source for `alewm.data.collect.collect`."""
+
+    layout = "lance"
 
     @cached_property
     def cameras(self) -> list[str]:
@@ -114,17 +123,12 @@ class LanceEpisodes(_Episodes):
             raise InputError(f"{self.folder} has no rows.")
         return np.diff([0, *starts], append=num_rows)
 
-    def identity(self) -> dict[str, Any]:
-        """What tells this table from others: its columns and files."""
-        files = [path for path in self.folder.rglob("*") if path.is_file()]
-        return {"format": "lance", "digest": frame_files.digest_of(self.folder, files), "camera": self.key}
-
-    def _read(self, episode: int) -> tuple[np.ndarray, tables.Columns]:
+    def _read(self, episode: int) -> tuple[np.ndarray, Columns]:
         start, count = int(self.lengths[:episode].sum()), int(self.lengths[episode])
         others = [name for name in _opened(self.folder).schema.names if name not in self.cameras]
         scanner = _opened(self.folder).scanner(columns=[self.key, *others], offset=start, limit=count)
         rows = scanner.to_table()
-        columns = {name: tables.as_array(rows.column(name)) for name in others}
+        columns = {name: as_array(rows.column(name)) for name in others}
         steps = columns.pop(STEP)
         if not np.array_equal(steps, np.arange(count)):
             raise InputError(f"{self.folder}, episode {episode}: {STEP} does not count 0, 1, 2, ...")
@@ -134,13 +138,15 @@ class LanceEpisodes(_Episodes):
             place = f"{self.folder}, episode {episode}, step {step}"
             if not content:
                 raise InputError(f"{place}: no image. Write the table again.")
-            frames.append(self.size.apply(frame_files.decode_image(content, place), place))
+            frames.append(self.size.decoded(content, place))
         return frame_files.stacked(frames, f"{self.folder}, episode {episode}"), columns
 
 
 @dataclass(frozen=True)
 class ColumnFolderEpisodes(_Episodes):
     """The episodes of a folder of columns, as a source for `alewm.data.collect.collect`."""
+
+    layout = "stable-worldmodel"
 
     @cached_property
     def cameras(self) -> list[str]:
@@ -156,13 +162,7 @@ class ColumnFolderEpisodes(_Episodes):
             raise InputError(f"{self.folder}: {OFFSETS}.npz does not follow from {LENGTHS}.npz. Write it again.")
         return lengths
 
-    def identity(self) -> dict[str, Any]:
-        """What tells this folder from others: names and sizes of all its files."""
-        files = [path for path in self.folder.rglob("*") if path.is_file()]
-        digest = frame_files.digest_of(self.folder, files)
-        return {"format": "stable-worldmodel", "digest": digest, "camera": self.key}
-
-    def _read(self, episode: int) -> tuple[np.ndarray, tables.Columns]:
+    def _read(self, episode: int) -> tuple[np.ndarray, Columns]:
         start, count = int(self.lengths[:episode].sum()), int(self.lengths[episode])
         columns, total = {}, int(self.lengths.sum())
         for path in sorted(self.folder.glob("*.npz")):
@@ -178,8 +178,7 @@ class ColumnFolderEpisodes(_Episodes):
         images = sorted(
             (self.folder / self.key).glob(f"ep_{episode}_step_*"), key=lambda path: natural_order(path.name)
         )
-        frames = [self.size.apply(frame_files.decode_image(path.read_bytes(), str(path)), str(path)) for path in images]
-        return frame_files.stacked(frames, f"{self.folder / self.key}, episode {episode}"), columns
+        return frame_files.read_images(images, self.size, f"{self.folder / self.key}, episode {episode}"), columns
 
 
 @lru_cache(maxsize=2)
