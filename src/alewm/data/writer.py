@@ -3,11 +3,10 @@
 import io
 import json
 import os
-import sys
 import time
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from itertools import chain
 from pathlib import Path
 from types import TracebackType
@@ -31,6 +30,7 @@ from alewm.data.journal import (
 )
 from alewm.errors import InputError
 from alewm.files import flush_folder, naming, open_unlinked
+from alewm.interrupts import DeferredInterrupts
 from alewm.shapes import Int
 
 # Version 1.10 of the format has a compact chunk index (25 bytes per frame instead of 60) and opens everywhere today.
@@ -65,6 +65,9 @@ class _Partial(io.RawIOBase):
 
     HDF5 cannot open what a kill left, because most of its index was in memory. But the same calls put the same things
     to the same places. So a file is continued by its calls once more, without writing the streams again.
+
+    HDF5 is never told of a failure: closing a file that cannot be written, it uses memory that it has freed, and the
+    process crashes. After a failure nothing more is written, and `check` raises it.
     """
 
     def __init__(self, path: Path, *, continues: bool) -> None:
@@ -75,6 +78,7 @@ class _Partial(io.RawIOBase):
         self._place: int | None = None
         self._is_there = False
         self._kept = np.zeros((0, 2), np.int64)
+        self._error: BaseException | None = None
         self.is_abandoned = False
         """Whether what HDF5 writes is dropped."""
 
@@ -94,7 +98,9 @@ class _Partial(io.RawIOBase):
         self._kept = ranges[ranges[:, 0].argsort()]
 
     def check(self) -> None:
-        """Raises if HDF5 does not put things where it put them before."""
+        """Raises what a write failed with, or that HDF5 does not put things where it put them before."""
+        if self._error is not None:
+            raise self._error
         if self.is_abandoned:
             raise InputError(
                 f"{self.path} was begun by another version of h5py, which puts frames elsewhere. Finish it with that "
@@ -114,10 +120,13 @@ class _Partial(io.RawIOBase):
         if not is_known and self._overwrites_kept(size):
             self.is_abandoned = True
         if not is_known and not self.is_abandoned:
-            self._file.seek(self._position)
-            written = 0
-            while written < size:  # a full disk takes a part before it refuses
-                written += self._file.write(data[written:])
+            try:
+                self._file.seek(self._position)
+                written = 0
+                while written < size:  # a full disk takes a part before it refuses
+                    written += self._file.write(data[written:])
+            except BaseException as error:
+                self._fail(error)
         self._position += size
         self._end = max(self._end, self._position)
         return size
@@ -140,16 +149,27 @@ class _Partial(io.RawIOBase):
         return behind < len(self._kept) and int(self._kept[behind, 0]) < self._position + size
 
     def readinto(self, buffer: Any) -> int:
-        self._file.seek(self._position)
-        found = self._file.readinto(buffer) or 0
-        self._position += found
-        return found
+        try:
+            self._file.seek(self._position)
+            self._file.readinto(buffer)
+        except BaseException as error:
+            self._fail(error)
+        self._position += len(buffer)
+        return len(buffer)
 
     def truncate(self, size: int | None = None) -> int:
         size = self._position if size is None else size
+        if len(self._kept) and size < self._kept[-1, 1]:
+            self.is_abandoned = True
         if not self.is_abandoned:
-            self._file.truncate(size)
+            try:
+                self._file.truncate(size)
+            except BaseException as error:
+                self._fail(error)
         return size
+
+    def _fail(self, error: BaseException) -> None:
+        self.is_abandoned, self._error = True, error
 
     def stream_at(self, place: int, size: int) -> bytes:
         """`size` bytes of the file, fewer at its end."""
@@ -206,12 +226,11 @@ class StoreWriter:
         self._frame_checksums: dict[str, list[np.ndarray]] = {}
         self._first: EncodedEpisode | None = None
         self._flushed = time.monotonic()
-        try:
-            with naming(self.path):
-                self._open()
-        except BaseException:
-            self._journal.close()
-            raise
+        self._held = ExitStack()
+        self._held.callback(self._journal.close)
+        # HDF5 must not end a file that it was interrupted in continuing: it would cut off what it has not come to.
+        with naming(self.path), self._abandoned_by_errors():
+            self._open()
 
     def _open(self) -> None:
         """Begin the HDF5 file, or continue it with every episode of the journal whose frames are whole."""
@@ -225,6 +244,7 @@ class StoreWriter:
                 f"delete the journal to start over."
             )
         self._partial = _Partial(partial, continues=first is not None)
+        self._held.callback(self._partial.close)
         found = []
         for record in () if first is None else chain([first], records):
             episode, places = without_frames(record)
@@ -233,10 +253,12 @@ class StoreWriter:
                 break
             found.append((episode, places))
         self._partial.keep(_ranges(found))
-        self._file = h5py.File(self._partial, "w", libver=_FORMAT)
+        with _uninterrupted():
+            self._file = h5py.File(self._partial, "w", libver=_FORMAT)
+            self._held.callback(_close_as_a_kill_would, self._file, self._partial)
         for episode, places in found:
-            self._write(episode, places)
-        self._partial.check()
+            with _uninterrupted():
+                self._write(episode, places)
 
     def _holds_frames(self, episode: EncodedEpisode, places: Places) -> bool:
         return all(
@@ -259,11 +281,10 @@ class StoreWriter:
 
     def append_record(self, record: bytes) -> int:
         """Add one episode that `make_record` was given, in another process for instance; returns its frames."""
-        if not self._file:
-            raise InputError(f"This writer of {self.path} has let go of its files; make another, which continues them.")
+        self._check_open()
         episode = from_bytes(record)
         self._check_layout(episode)
-        with naming(self.path), self._abandoned_by_errors():
+        with naming(self.path), self._abandoned_by_errors(), _uninterrupted():
             self._journal.append(to_bytes(episode, self._write(episode)))
             if time.monotonic() - self._flushed >= FLUSH_SECONDS:
                 self._partial.sync()  # before the journal, which says what is there
@@ -282,12 +303,13 @@ class StoreWriter:
 
     def complete(self) -> Path:
         """Finish the file, give it its name and return that."""
+        self._check_open()
         if not self._lengths:
             raise InputError(f"{self.path} would hold no episode; append at least one.")
-        with naming(self.path):
-            with _raising_what_is_only_printed():
-                self._write_index()
-                self._file.close()
+        with naming(self.path), self._abandoned_by_errors(), _uninterrupted():
+            self._write_index()
+            self._file.close()
+            self._partial.check()
             # In this order a power cut finds the journal, or the whole file under its name.
             self._partial.sync()
             self._partial.close()
@@ -318,11 +340,8 @@ class StoreWriter:
 
     def abandon(self) -> None:
         """Let go of the files, which stay for the next attempt."""
-        self._partial.is_abandoned = True  # as a kill would leave it
-        with suppress(Exception), _raising_what_is_only_printed():
-            self._file.close()
-        self._partial.close()
-        self._journal.close()
+        with suppress(Exception):  # on a full disk the journal cannot be closed without an error
+            self._held.close()
 
     def __enter__(self) -> "StoreWriter":
         return self
@@ -333,8 +352,12 @@ class StoreWriter:
         if kind is not None:
             self.abandon()
             return
-        with self._abandoned_by_errors():  # a full disk, for instance
+        with self._abandoned_by_errors():
             self.complete()
+
+    def _check_open(self) -> None:
+        if not self._file:
+            raise InputError(f"This writer of {self.path} has let go of its files; make another, which continues them.")
 
     def _check_layout(self, episode: EncodedEpisode) -> None:
         if self._first is None:
@@ -370,6 +393,7 @@ class StoreWriter:
             self._columns.setdefault(name, []).append(values)
         self._lengths.append(episode.num_rows)
         self._num_rows += episode.num_rows
+        self._partial.check()
         return places
 
     def _create_frames(self, name: str, shape: tuple[int, ...]) -> None:
@@ -393,6 +417,7 @@ class StoreWriter:
             track_times=False,
         )
         dataset.attrs[schema.COLUMN_CHECKSUMS] = checksums_of(values)
+        self._partial.check()  # soon, because a full disk has no room for the others either
 
 
 def _ranges(found: Sequence[tuple[EncodedEpisode, Places]]) -> Int[np.ndarray, "streams 2"]:
@@ -418,23 +443,19 @@ def _remove_unfinished(partial: Path) -> None:
     partial.unlink(missing_ok=True)
 
 
-@contextmanager
-def _raising_what_is_only_printed() -> Iterator[None]:
-    """Raises the first error of the block that could only be printed.
+def _close_as_a_kill_would(file: h5py.File, partial: _Partial) -> None:
+    partial.is_abandoned = True
+    with suppress(Exception), _uninterrupted():
+        file.close()
 
-    HDF5 keeps a part of what it is given and writes it when a data set is let go of. h5py can only print a failure
-    there: a full disk would leave a file that looks finished.
-    """
-    missed: list[BaseException] = []
-    hooks = sys.excepthook, sys.unraisablehook
-    sys.excepthook = lambda _, error, __: missed.append(error)
-    sys.unraisablehook = lambda found: missed.append(found.exc_value or RuntimeError(found.err_msg))
-    try:
+
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Ctrl-C waits for the end of the block: HDF5 calls us back, and must see no exception (`_Partial`)."""
+    with DeferredInterrupts() as interrupts:
         yield
-    finally:
-        sys.excepthook, sys.unraisablehook = hooks
-    if missed:
-        raise missed[0]
+    if interrupts.is_waiting:
+        interrupts.answer()
 
 
 def _describe(layout: tuple[str, tuple[int, ...]] | None) -> str:
