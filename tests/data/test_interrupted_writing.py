@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 from alewm.data import writer as writer_module
+from alewm.data.journal import Journal
 from alewm.data.writer import StoreWriter, journal_path, make_record, partial_path
 from alewm.errors import InputError
 from toy_episodes import random_episodes, tape, write_tape
@@ -170,7 +171,7 @@ def test_a_killed_process_loses_nothing(tmp_path: Path) -> None:
     whole = _finish(tmp_path / "a.h5", records)
     seconds = time.perf_counter() - began
     (tmp_path / "a.h5").unlink()
-    for delay in rng.uniform(0, seconds, 3):
+    for delay in rng.uniform(0, seconds, 2):
         process = os.fork()
         if not process:
             _finish(tmp_path / "a.h5", records)
@@ -192,7 +193,6 @@ def test_ctrl_c_at_any_moment_loses_nothing(tmp_path: Path) -> None:
     began = time.perf_counter()
     whole = _finish(tmp_path / "a.h5", records)
     seconds = time.perf_counter() - began
-    num_interrupted = 0
 
     def interrupt(*_: object) -> None:
         os.kill(os.getpid(), signal.SIGINT)
@@ -210,15 +210,14 @@ def test_ctrl_c_at_any_moment_loses_nothing(tmp_path: Path) -> None:
                         for record in records[writer.num_episodes :]:
                             writer.append_record(record)
                             num_finished = writer.num_episodes
+                    signal.setitimer(signal.ITIMER_REAL, 0)
                 except KeyboardInterrupt:
-                    num_interrupted += 1
-                signal.setitimer(signal.ITIMER_REAL, 0)
+                    continue
             assert (tmp_path / "a.h5").read_bytes() == whole
             journal_path(tmp_path / "a.h5").unlink(missing_ok=True)
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
-    assert num_interrupted
 
 
 def _begin(path: Path, count: int) -> StoreWriter:
@@ -264,6 +263,92 @@ def test_a_file_that_cannot_be_completed_lets_go(tmp_path: Path, disturbed: Any)
         assert writer.num_episodes == 3
     with pytest.raises(InputError, match="has let go of its files"):
         writer.complete()
+
+
+def test_frames_without_their_journal_are_kept(tmp_path: Path) -> None:
+    """As when only one of the two files was moved to a larger disk."""
+    _begin(tmp_path / "a.h5", 3).abandon()
+    journal, elsewhere = tmp_path / "a.h5.journal", tmp_path / "elsewhere"
+    journal.rename(elsewhere)
+    for _ in range(2):
+        with pytest.raises(InputError, match=r"a\.h5\.journal is missing: .* Put it back, or delete .*partial too"):
+            StoreWriter(tmp_path / "a.h5")
+    elsewhere.rename(journal)
+    with StoreWriter(tmp_path / "a.h5") as writer:
+        assert writer.num_episodes == 3
+
+
+def test_frames_of_another_recording_are_refused_and_both_files_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer_module, "FLUSH_SECONDS", 0)
+    for name, first in (("a.h5", 0), ("b.h5", 7)):
+        writer = StoreWriter(tmp_path / name)
+        for number in range(3):
+            writer.append(tape(first + 30 * number, 30))
+        writer.abandon()
+    own, other = partial_path(tmp_path / "a.h5"), partial_path(tmp_path / "b.h5")
+    own.rename(tmp_path / "own")
+    shutil.copy(other, own)
+    for _ in range(2):
+        with pytest.raises(InputError, match=r"not have the frames of episode 0 .* though 2 episodes were on the disk"):
+            StoreWriter(tmp_path / "a.h5")
+    assert own.read_bytes() == other.read_bytes()
+    (tmp_path / "own").rename(own)
+    with StoreWriter(tmp_path / "a.h5") as writer:
+        assert writer.num_episodes == 3
+
+
+def test_a_damaged_episode_is_written_again_by_doing_what_was_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer_module, "FLUSH_SECONDS", 0)
+    sizes = []
+    writer = StoreWriter(tmp_path / "a.h5")
+    for number in range(5):
+        writer.append(tape(30 * number, 30))
+        sizes.append(partial_path(tmp_path / "a.h5").stat().st_size)
+    writer.abandon()
+    with partial_path(tmp_path / "a.h5").open("r+b") as partial:
+        partial.seek(sizes[1] + 100)
+        partial.write(b"damage")
+    with pytest.raises(InputError, match=r"frames of episode 2 .* shorten the journal to (\d+) bytes") as refused:
+        StoreWriter(tmp_path / "a.h5")
+    os.truncate(journal_path(tmp_path / "a.h5"), int(str(refused.value).split("shorten the journal to ")[1].split()[0]))
+    writer = StoreWriter(tmp_path / "a.h5")
+    assert writer.num_episodes == 2
+    writer.abandon()
+    _begin(tmp_path / "a.h5", 5).complete()
+    assert (tmp_path / "a.h5").read_bytes() == write_tape(tmp_path / "whole.h5", [30] * 5).read_bytes()
+
+
+def test_a_file_begun_by_a_version_with_other_records_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(writer_module, "RECORD_VERSION", 2)
+        _begin(tmp_path / "a.h5", 1).abandon()
+    before = journal_path(tmp_path / "a.h5").read_bytes()
+    with pytest.raises(InputError, match=r"begun by another version of alewm: its episodes are of version 2, 3 was"):
+        StoreWriter(tmp_path / "a.h5")
+    assert journal_path(tmp_path / "a.h5").read_bytes() == before
+
+
+def test_a_file_that_another_process_has_just_completed_is_not_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Completed after this one looked for it, and before it had the journal."""
+    path = tmp_path / "a.h5"
+
+    def later(*given: Any) -> Any:
+        monkeypatch.undo()
+        write_tape(path, [30])
+        return Journal(*given)
+
+    monkeypatch.setattr(writer_module, "Journal", later)
+    with pytest.raises(InputError, match="exists already"):
+        StoreWriter(path)
+    assert path.read_bytes() == write_tape(tmp_path / "whole.h5", [30]).read_bytes()
 
 
 @pytest.mark.filterwarnings("ignore:.*unclosed file", "ignore:.*Exception ignored")

@@ -25,6 +25,7 @@ from alewm.data.journal import (
     Places,
     encode_episode,
     from_bytes,
+    num_flushed_in,
     to_bytes,
     without_frames,
 )
@@ -209,13 +210,13 @@ class StoreWriter:
         compression: Compression = Compression(),  # noqa: B008 (frozen)
     ) -> None:
         self.path = Path(path)
-        if self.path.exists():
-            raise InputError(f"{self.path} exists already; delete it or write to another path.")
+        self._check_free()
         if not self.path.parent.is_dir():
             raise InputError(f"The folder {self.path.parent} does not exist; create it first.")
         self.compression = compression
         self.attributes = dict(attributes or {})
         self.draw_every = schema.draw_every_of(self.path, self.attributes)
+        _check_has_journal(self.path)
         self._journal = Journal(
             journal_path(self.path),
             {"record_version": RECORD_VERSION, "attributes": self.attributes, **compression.identity()},
@@ -225,7 +226,7 @@ class StoreWriter:
         self._columns: dict[str, list[np.ndarray]] = {}
         self._frame_checksums: dict[str, list[np.ndarray]] = {}
         self._first: EncodedEpisode | None = None
-        self._flushed = time.monotonic()
+        self._flushed, self._num_flushed = time.monotonic(), 0
         self._held = ExitStack()
         self._held.callback(self._journal.close)
         # HDF5 must not end a file that it was interrupted in continuing: it would cut off what it has not come to.
@@ -234,6 +235,7 @@ class StoreWriter:
 
     def _open(self) -> None:
         """Begin the HDF5 file, or continue it with every episode of the journal whose frames are whole."""
+        self._check_free()  # again: another process may have completed it before the journal was ours
         records, partial = self._journal.replay(), partial_path(self.path)
         first = next(records, None)
         if first is None:
@@ -241,15 +243,15 @@ class StoreWriter:
         elif not partial.is_file():
             raise InputError(
                 f"{partial} is missing: it has the frames of the episodes in {self._journal.path}. Put it back, or "
-                f"delete the journal to start over."
+                f"delete the journal too to start over."
             )
         self._partial = _Partial(partial, continues=first is not None)
         self._held.callback(self._partial.close)
-        found = []
+        found: list[tuple[EncodedEpisode, Places]] = []
         for record in () if first is None else chain([first], records):
             episode, places = without_frames(record)
             if not self._holds_frames(episode, places):
-                self._journal.drop_latest()  # as a power cut leaves them: the journal was on the disk before its frames
+                self._drop_from(len(found), records)
                 break
             found.append((episode, places))
         self._partial.keep(_ranges(found))
@@ -259,6 +261,19 @@ class StoreWriter:
         for episode, places in found:
             with _uninterrupted():
                 self._write(episode, places)
+
+    def _drop_from(self, number: int, behind: Iterator[bytes]) -> None:
+        """Forget the episodes from `number` on, whose frames a power cut took; refuse if it was something else."""
+        start = self._journal.start_of_latest
+        num_flushed = max((num_flushed_in(record) for record in behind), default=0)
+        if number < num_flushed:
+            raise InputError(
+                f"{self._partial.path} does not have the frames of episode {number} as {self._journal.path} says, "
+                f"though {num_flushed} episodes were on the disk. Put back the file that belongs to the journal. If "
+                f"there is none, shorten the journal to {start} bytes to write the episodes from {number} on again, or "
+                f"delete both files to start over."
+            )
+        self._journal.drop_from(start)
 
     def _holds_frames(self, episode: EncodedEpisode, places: Places) -> bool:
         return all(
@@ -285,11 +300,11 @@ class StoreWriter:
         episode = from_bytes(record)
         self._check_layout(episode)
         with naming(self.path), self._abandoned_by_errors(), _uninterrupted():
-            self._journal.append(to_bytes(episode, self._write(episode)))
+            self._journal.append(to_bytes(episode, self._write(episode), self._num_flushed))
             if time.monotonic() - self._flushed >= FLUSH_SECONDS:
                 self._partial.sync()  # before the journal, which says what is there
                 self._journal.flush()
-                self._flushed = time.monotonic()
+                self._flushed, self._num_flushed = time.monotonic(), self.num_episodes
         return episode.num_frames
 
     @contextmanager
@@ -354,6 +369,10 @@ class StoreWriter:
             return
         with self._abandoned_by_errors():
             self.complete()
+
+    def _check_free(self) -> None:
+        if self.path.exists():
+            raise InputError(f"{self.path} exists already; delete it or write to another path.")
 
     def _check_open(self) -> None:
         if not self._file:
@@ -430,17 +449,33 @@ def _ranges(found: Sequence[tuple[EncodedEpisode, Places]]) -> Int[np.ndarray, "
     return np.concatenate([np.zeros((0, 2), np.int64), *ranges])
 
 
+def _check_has_journal(path: Path) -> None:
+    """Refuses frames without the journal that says what they are: it may not have been moved with them."""
+    partial, journal = partial_path(path), journal_path(path)
+    if partial.is_file() and not partial.is_symlink() and partial.stat().st_size and not journal.exists():
+        _check_ours(partial)
+        raise InputError(
+            f"{journal} is missing: without it the frames in {partial} are of no use. Put it back, or delete {partial} "
+            f"too to start over."
+        )
+
+
 def _remove_unfinished(partial: Path) -> None:
-    """Removes what no journal needs any more; a file that HDF5 did not begin is somebody's own, and is refused."""
+    """Removes what has no finished episode."""
     if partial.is_file() and not partial.is_symlink():
-        with partial.open("rb") as file:
-            begins = file.read(len(_SIGNATURE))
-        if begins.rstrip(b"\0") and begins != _SIGNATURE:
-            raise InputError(
-                f"{partial} is in the way: a file is written under that name until it is complete. Move it away, or "
-                f"write to another path."
-            )
+        _check_ours(partial)
     partial.unlink(missing_ok=True)
+
+
+def _check_ours(partial: Path) -> None:
+    """Refuses a file that HDF5 did not begin: it is somebody's own."""
+    with partial.open("rb") as file:
+        begins = file.read(len(_SIGNATURE))
+    if begins.rstrip(b"\0") and begins != _SIGNATURE:
+        raise InputError(
+            f"{partial} is in the way: a file is written under that name until it is complete. Move it away, or write "
+            f"to another path."
+        )
 
 
 def _close_as_a_kill_would(file: h5py.File, partial: _Partial) -> None:
