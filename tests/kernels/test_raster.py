@@ -70,6 +70,17 @@ def test_triton_draws_what_c_draws(kind, monkeypatch):
     assert torch.equal(others.draw(poses), frames), "a second drawing in other blocks repeats the first"
 
 
+@pytest.mark.parametrize("kind", ["spot", "directional"])
+def test_what_is_beyond_the_casters_far_plane_is_lit_on_every_path(kind):
+    scene, poses = small_scene(kind)
+    scene = replace(scene, caster_far=1.0)
+    frames = CRenderer(scene).draw(poses)
+    unshadowed = CRenderer(replace(scene, has_caster=False)).draw(poses)
+    assert share_of_different_pixels(frames, unshadowed) < 0.05, "nearly all is beyond it"
+    np.testing.assert_array_equal(TritonRenderer(scene, torch.device("cpu"), UNCUT).draw(poses).numpy(), frames)
+    assert share_of_different_pixels(draw_reference(scene, poses), frames) < 0.01
+
+
 @pytest.mark.parametrize("kind", ["spot and mirror", "directional", "no shadows"])
 def test_triton_reads_no_memory_that_it_has_not_written_and_counts_what_it_takes(kind, monkeypatch):
     scene, poses = small_scene(kind)

@@ -197,7 +197,7 @@ def _compared_by_planes(scene: TriangleScene) -> _ComparedByPlanes:
     asked = np.zeros((triton.cdiv(side, 4), triton.cdiv(side, 8)), np.uint32)
     bits = np.uint32(1) << (above % 4 * 8 + across % 8).astype(np.uint32)
     np.bitwise_or.at(asked, (above // 4, across // 8), bits)
-    compared = np.where(is_plane, depth, np.float32(np.inf)).astype(np.float32)
+    compared = np.where(is_plane, np.maximum(depth, 0), np.float32(np.inf)).astype(np.float32)
     slot = np.where(is_plane, slots[row * side + column], 0).astype(np.int32)
     return _ComparedByPlanes(compared, slot, texels, asked.view(np.int32).ravel(), slots)
 
