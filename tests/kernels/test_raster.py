@@ -120,6 +120,22 @@ def test_nothing_before_the_camera_leaves_the_planes():
         assert renderer.draw(poses[:0]).shape == (0, 13, 13, 3)
 
 
+@pytest.mark.parametrize("num_geoms", [0, 2])
+def test_a_scene_without_triangles_is_its_planes(num_geoms):
+    scene, _ = small_scene("spot")
+    scene = replace(
+        scene,
+        **{name: getattr(scene, name)[:0] for name in ("vertices", "normals", "triangles", "triangle_geom")},
+        vertex_start=np.zeros(num_geoms + 1, np.int32),
+        materials=scene.materials[:num_geoms],
+    )
+    poses = np.zeros((3, num_geoms, 12), np.float32)
+    expected = np.broadcast_to(scene.lit[::-1], (3, *scene.lit.shape))
+    for renderer in (CRenderer(scene), TritonRenderer(scene, torch.device("cpu"), UNCUT)):
+        np.testing.assert_array_equal(renderer.draw(poses), expected)
+        assert renderer.draw(poses[:0]).shape == (0, *scene.lit.shape)
+
+
 @pytest.mark.parametrize(
     ("sizes", "words"),
     [
