@@ -3,7 +3,13 @@
 import json
 
 from alewm.kernels.raster import CRenderer
-from alewm_lab.benchmarks.drawing import MOST_FROM_A_CARD, MOST_FROM_MESA, bench_drawing, compare_renderers
+from alewm_lab.benchmarks.drawing import (
+    MOST_FROM_A_CARD,
+    MOST_FROM_MESA,
+    _different_sizes,
+    bench_drawing,
+    compare_renderers,
+)
 
 
 def test_the_check_of_a_gpu_passes_on_the_c_path_and_catches_another_picture():
@@ -34,3 +40,8 @@ def test_the_bench_prints_every_path_that_works_here(capsys, tmp_path):
     rows = json.loads(capsys.readouterr().out.splitlines()[-1])["rows"]
     assert [row["name"] for row in rows][1:4] == ["MuJoCo", "C, 1 thread", "C, 2 threads"]
     assert all(row["frames_per_second"] > 0 for row in rows)
+
+
+def test_a_row_is_named_after_the_triangles_that_a_program_took():
+    sizes = _different_sizes(blocks=(32, 128), edges=(0.05,), tiles=(32,), casting=(32, 64))
+    assert sizes == [(32, 0.05, 32, 32), (128, 0.05, 32, 32), (128, 0.05, 32, 64)]

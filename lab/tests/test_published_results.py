@@ -516,6 +516,23 @@ def test_the_main_results_prefer_long_schedules_and_keep_the_shorter_one_with_mo
     )
 
 
+@pytest.mark.parametrize(
+    ("config", "planned"),
+    [
+        ({"model.encoder.hidden_dim": 384, "model.latent_dim": 384}, {}),
+        ({"model.latent_dim": 96}, {}),
+        ({}, {"planning.cem.num_iterations": 10}),
+    ],
+)
+def test_the_main_results_hold_what_their_caption_says_alone(published, config, planned):
+    """The longest schedule of the same task and data, with another encoder, width or search."""
+    for method, own in (("alewm", {}), ("lewm", LEWM)):
+        published(method, config=own)
+        results = published(f"{method}-other", config=own | config, **{"training.step": 12_000}, **planned)
+    found = comparisons(read_published(results), read_paper(results))
+    assert [each.schedule for each in found] == ["4,500 at 5e-5"]
+
+
 def test_the_shown_comparison_has_the_settings_that_validation_chose_also_where_they_are_not_the_papers(published):
     """ALeWM's better λ of two is not the paper's, which LeWM's need not be either."""
     for name, weight, rate in (("papers", 0.3, 0.5), ("ours", 0.2, 0.9)):

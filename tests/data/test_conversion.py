@@ -298,8 +298,10 @@ def test_a_replaced_image_is_converted_by_doing_what_was_said(tmp_path, bad):
         convert(open_source(tmp_path / "set"), tmp_path / "out.h5", jobs=1)
     image.write_bytes(whole)
     if bad == "b":  # an episode of the recordings as they were is finished
-        assert f"are kept in {journal}. If you change the recordings or a setting, delete that" in str(refused.value)
+        kept = f"are kept in {journal} and the .partial file beside it. If you change the recordings or a setting"
+        assert f"{kept}, delete both" in str(refused.value)
         journal.unlink()
+        (tmp_path / "out.h5.partial").unlink()
     with converted(tmp_path / "set", tmp_path / "out.h5") as store:
         assert store.lengths.tolist() == [3, 3]
 

@@ -159,7 +159,7 @@ class _Frame:
         S = self.scene.shadow_size
         place, depth = self._on_map(points)
         texel = ((place * 0.5 + 0.5) * S).clamp(0, S - 1).long()
-        return depth >= self.map[texel[..., 1] * S + texel[..., 0]]
+        return depth.clamp_min(0) >= self.map[texel[..., 1] * S + texel[..., 0]]
 
 
 def _edges(corners: Tensor) -> tuple[Tensor, Tensor]:

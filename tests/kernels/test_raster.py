@@ -70,6 +70,17 @@ def test_triton_draws_what_c_draws(kind, monkeypatch):
     assert torch.equal(others.draw(poses), frames), "a second drawing in other blocks repeats the first"
 
 
+@pytest.mark.parametrize("kind", ["spot", "directional"])
+def test_what_is_beyond_the_casters_far_plane_is_lit_on_every_path(kind):
+    scene, poses = small_scene(kind)
+    scene = replace(scene, caster_far=1.0)
+    frames = CRenderer(scene).draw(poses)
+    unshadowed = CRenderer(replace(scene, has_caster=False)).draw(poses)
+    assert share_of_different_pixels(frames, unshadowed) < 0.05, "nearly all is beyond it"
+    np.testing.assert_array_equal(TritonRenderer(scene, torch.device("cpu"), UNCUT).draw(poses).numpy(), frames)
+    assert share_of_different_pixels(draw_reference(scene, poses), frames) < 0.01
+
+
 @pytest.mark.parametrize("kind", ["spot and mirror", "directional", "no shadows"])
 def test_triton_reads_no_memory_that_it_has_not_written_and_counts_what_it_takes(kind, monkeypatch):
     scene, poses = small_scene(kind)
@@ -107,6 +118,22 @@ def test_nothing_before_the_camera_leaves_the_planes():
     for renderer in (CRenderer(scene), TritonRenderer(scene, torch.device("cpu"), UNCUT)):
         np.testing.assert_array_equal(renderer.draw(poses)[0], scene.lit[::-1])
         assert renderer.draw(poses[:0]).shape == (0, 13, 13, 3)
+
+
+@pytest.mark.parametrize("num_geoms", [0, 2])
+def test_a_scene_without_triangles_is_its_planes(num_geoms):
+    scene, _ = small_scene("spot")
+    scene = replace(
+        scene,
+        **{name: getattr(scene, name)[:0] for name in ("vertices", "normals", "triangles", "triangle_geom")},
+        vertex_start=np.zeros(num_geoms + 1, np.int32),
+        materials=scene.materials[:num_geoms],
+    )
+    poses = np.zeros((3, num_geoms, 12), np.float32)
+    expected = np.broadcast_to(scene.lit[::-1], (3, *scene.lit.shape))
+    for renderer in (CRenderer(scene), TritonRenderer(scene, torch.device("cpu"), UNCUT)):
+        np.testing.assert_array_equal(renderer.draw(poses), expected)
+        assert renderer.draw(poses[:0]).shape == (0, *scene.lit.shape)
 
 
 @pytest.mark.parametrize(

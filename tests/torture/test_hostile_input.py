@@ -79,6 +79,7 @@ def test_a_file_of_ones_own_with_the_name_of_a_partial_one_is_kept(tmp_path):
 
 @pytest.mark.parametrize("left", [b"", b"\0" * 2048, b"\x89HDF\r\n\x1a\n and a part"])
 def test_what_a_killed_writer_left_is_replaced(tmp_path, left):
+    StoreWriter(tmp_path / "d.h5").abandon()
     (tmp_path / "d.h5.partial").write_bytes(left)
     with StoreWriter(tmp_path / "d.h5") as writer:
         writer.append(tape(0, 3))

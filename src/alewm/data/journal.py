@@ -179,14 +179,15 @@ Places = Mapping[str, np.ndarray]
 """Where the streams of each frame column begin in the file, int64 [rows]; 0 where a row was not drawn."""
 
 
-def to_bytes(episode: EncodedEpisode, places: Places | None = None) -> bytes:
+def to_bytes(episode: EncodedEpisode, places: Places | None = None, num_flushed: int = 0) -> bytes:
     """`episode` as one record: the length of a JSON header, the header, then the data it describes.
 
-    With `places`, these stand where the frames would.
+    With `places`, these stand where the frames would; `num_flushed` episodes were on the disk by then.
     """
     header: dict[str, Any] = {
         "columns": [[name, values.dtype.str, list(values.shape)] for name, values in episode.columns.items()],
         "frames": [[name, list(f.shape), len(f.sizes)] for name, f in episode.frames.items()],
+        "num_flushed": num_flushed,
     }
     text = json.dumps(header, separators=(",", ":")).encode()
     parts: list[bytes | memoryview] = [len(text).to_bytes(4, "little"), text]
@@ -207,10 +208,18 @@ def without_frames(record: bytes) -> tuple[EncodedEpisode, Places]:
     return _read(record, has_frames=False)
 
 
+def num_flushed_in(record: bytes) -> int:
+    """The episodes that were on the disk, with their frames, before this one was appended."""
+    return int(_header(record).get("num_flushed", 0))
+
+
+def _header(record: bytes) -> dict[str, Any]:
+    return cast("dict[str, Any]", json.loads(record[4 : 4 + int.from_bytes(record[:4], "little")]))
+
+
 def _read(record: bytes, *, has_frames: bool) -> tuple[EncodedEpisode, Places]:
-    view = memoryview(record)
+    view, header = memoryview(record), _header(record)
     position = 4 + int.from_bytes(view[:4], "little")
-    header = json.loads(bytes(view[4:position]))
 
     def take(dtype: str, shape: Sequence[int]) -> np.ndarray:
         nonlocal position
@@ -251,7 +260,8 @@ class Journal:
         if try_lock(self._file.fileno()) is False:
             self._file.close()
             raise InputError(f"Another process is writing {path}; wait for it to end, or write to another path.")
-        self._start_of_latest = 0
+        self.start_of_latest = 0
+        """Where the record that was read last begins."""
         self._file.seek(0)
         try:
             self._check(_sealed(first))
@@ -278,10 +288,17 @@ class Journal:
     def _refuse_others(self, asked: dict[str, Any], found: dict[str, Any]) -> None:
         if self._next_record() is None:
             return  # nothing was finished, so there is nothing to lose
+        if asked.get("record_version") != (version := found.get("record_version")):
+            raise InputError(
+                f"{self.path} was begun by another version of alewm: its episodes are of version {version}, "
+                f"{asked.get('record_version')} was expected. Finish the file with that version, write to another "
+                f"path, or delete {self.path} and the .partial file beside it to start over."
+            )
         lines = "\n  ".join(differences(asked, found))
         raise InputError(
             f"{self.path} holds the beginning of another file:\n  {lines}\n"
-            f"Repeat the command that began it, write to another path, or delete {self.path} to start over."
+            f"Repeat the command that began it, write to another path, or delete {self.path} and the .partial file "
+            f"beside it to start over."
         )
 
     def replay(self) -> Iterator[bytes]:
@@ -289,9 +306,9 @@ class Journal:
         while (record := self._next_record()) is not None:
             yield record
 
-    def drop_latest(self) -> None:
-        """Forget the record that `replay` gave last, and all behind it."""
-        self._file.seek(self._start_of_latest)
+    def drop_from(self, start: int) -> None:
+        """Forget the record that begins at `start`, and all behind it."""
+        self._file.seek(start)
         self._file.truncate()
 
     def append(self, record: bytes) -> None:
@@ -314,10 +331,12 @@ class Journal:
         self.path.unlink()
 
     def _next_record(self) -> bytes | None:
-        self._start_of_latest = self._file.tell()
+        start = self._file.tell()
         record = _read_record(self._file)
         if record is None:
-            self.drop_latest()
+            self.drop_from(start)
+        else:
+            self.start_of_latest = start
         return record
 
 

@@ -3,11 +3,10 @@
 import io
 import json
 import os
-import sys
 import time
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from itertools import chain
 from pathlib import Path
 from types import TracebackType
@@ -26,11 +25,13 @@ from alewm.data.journal import (
     Places,
     encode_episode,
     from_bytes,
+    num_flushed_in,
     to_bytes,
     without_frames,
 )
 from alewm.errors import InputError
 from alewm.files import flush_folder, naming, open_unlinked
+from alewm.interrupts import DeferredInterrupts
 from alewm.shapes import Int
 
 # Version 1.10 of the format has a compact chunk index (25 bytes per frame instead of 60) and opens everywhere today.
@@ -61,6 +62,9 @@ class _Partial(io.RawIOBase):
 
     HDF5 cannot open what a kill left, because most of its index was in memory. But the same calls put the same things
     to the same places. So a file is continued by its calls once more, without writing the streams again.
+
+    HDF5 is never told of a failure: closing a file that cannot be written, it uses memory that it has freed, and the
+    process crashes. After a failure nothing more is written, and `check` raises it.
     """
 
     def __init__(self, path: Path, *, continues: bool) -> None:
@@ -71,6 +75,7 @@ class _Partial(io.RawIOBase):
         self._place: int | None = None
         self._is_there = False
         self._kept = np.zeros((0, 2), np.int64)
+        self._error: BaseException | None = None
         self.is_abandoned = False
         """Whether what HDF5 writes is dropped."""
 
@@ -90,7 +95,9 @@ class _Partial(io.RawIOBase):
         self._kept = ranges[ranges[:, 0].argsort()]
 
     def check(self) -> None:
-        """Raises if HDF5 does not put things where it put them before."""
+        """Raises what a write failed with, or that HDF5 does not put things where it put them before."""
+        if self._error is not None:
+            raise self._error
         if self.is_abandoned:
             raise InputError(
                 f"{self.path} was begun by another version of h5py, which puts frames elsewhere. Finish it with that "
@@ -110,10 +117,13 @@ class _Partial(io.RawIOBase):
         if not is_known and self._overwrites_kept(size):
             self.is_abandoned = True
         if not is_known and not self.is_abandoned:
-            self._file.seek(self._position)
-            written = 0
-            while written < size:  # a full disk takes a part before it refuses
-                written += self._file.write(data[written:])
+            try:
+                self._file.seek(self._position)
+                written = 0
+                while written < size:  # a full disk takes a part before it refuses
+                    written += self._file.write(data[written:])
+            except BaseException as error:
+                self._fail(error)
         self._position += size
         self._end = max(self._end, self._position)
         return size
@@ -136,16 +146,27 @@ class _Partial(io.RawIOBase):
         return behind < len(self._kept) and int(self._kept[behind, 0]) < self._position + size
 
     def readinto(self, buffer: Any) -> int:
-        self._file.seek(self._position)
-        found = self._file.readinto(buffer) or 0
-        self._position += found
-        return found
+        try:
+            self._file.seek(self._position)
+            self._file.readinto(buffer)
+        except BaseException as error:
+            self._fail(error)
+        self._position += len(buffer)
+        return len(buffer)
 
     def truncate(self, size: int | None = None) -> int:
         size = self._position if size is None else size
+        if len(self._kept) and size < self._kept[-1, 1]:
+            self.is_abandoned = True
         if not self.is_abandoned:
-            self._file.truncate(size)
+            try:
+                self._file.truncate(size)
+            except BaseException as error:
+                self._fail(error)
         return size
+
+    def _fail(self, error: BaseException) -> None:
+        self.is_abandoned, self._error = True, error
 
     def stream_at(self, place: int, size: int) -> bytes:
         """`size` bytes of the file, fewer at its end."""
@@ -185,13 +206,13 @@ class StoreWriter:
         compression: Compression = Compression(),  # noqa: B008 (frozen)
     ) -> None:
         self.path = Path(path)
-        if self.path.exists():
-            raise InputError(f"{self.path} exists already; delete it or write to another path.")
+        self._check_free()
         if not self.path.parent.is_dir():
             raise InputError(f"The folder {self.path.parent} does not exist; create it first.")
         self.compression = compression
         self.attributes = dict(attributes or {})
         self.draw_every = schema.draw_every_of(self.path, self.attributes)
+        _check_has_journal(self.path)
         self._journal = Journal(
             journal_path(self.path),
             {"record_version": RECORD_VERSION, "attributes": self.attributes, **compression.identity()},
@@ -201,16 +222,16 @@ class StoreWriter:
         self._columns: dict[str, list[np.ndarray]] = {}
         self._frame_checksums: dict[str, list[np.ndarray]] = {}
         self._first: EncodedEpisode | None = None
-        self._flushed = time.monotonic()
-        try:
-            with naming(self.path):
-                self._open()
-        except BaseException:
-            self._journal.close()
-            raise
+        self._flushed, self._num_flushed = time.monotonic(), 0
+        self._held = ExitStack()
+        self._held.callback(self._journal.close)
+        # HDF5 must not end a file that it was interrupted in continuing: it would cut off what it has not come to.
+        with naming(self.path), self._abandoned_by_errors():
+            self._open()
 
     def _open(self) -> None:
         """Begin the HDF5 file, or continue it with every episode of the journal whose frames are whole."""
+        self._check_free()  # again: another process may have completed it before the journal was ours
         records, partial = self._journal.replay(), partial_path(self.path)
         first = next(records, None)
         if first is None:
@@ -218,21 +239,37 @@ class StoreWriter:
         elif not partial.is_file():
             raise InputError(
                 f"{partial} is missing: it has the frames of the episodes in {self._journal.path}. Put it back, or "
-                f"delete the journal to start over."
+                f"delete the journal too to start over."
             )
         self._partial = _Partial(partial, continues=first is not None)
-        found = []
+        self._held.callback(self._partial.close)
+        found: list[tuple[EncodedEpisode, Places]] = []
         for record in () if first is None else chain([first], records):
             episode, places = without_frames(record)
             if not self._holds_frames(episode, places):
-                self._journal.drop_latest()  # as a power cut leaves them: the journal was on the disk before its frames
+                self._drop_from(len(found), records)
                 break
             found.append((episode, places))
         self._partial.keep(_ranges(found))
-        self._file = h5py.File(self._partial, "w", libver=_FORMAT)
+        with _uninterrupted():
+            self._file = h5py.File(self._partial, "w", libver=_FORMAT)
+            self._held.callback(_close_as_a_kill_would, self._file, self._partial)
         for episode, places in found:
-            self._write(episode, places)
-        self._partial.check()
+            with _uninterrupted():
+                self._write(episode, places)
+
+    def _drop_from(self, number: int, behind: Iterator[bytes]) -> None:
+        """Forget the episodes from `number` on, whose frames a power cut took; refuse if it was something else."""
+        start = self._journal.start_of_latest
+        num_flushed = max((num_flushed_in(record) for record in behind), default=0)
+        if number < num_flushed:
+            raise InputError(
+                f"{self._partial.path} does not have the frames of episode {number} as {self._journal.path} says, "
+                f"though {num_flushed} episodes were on the disk. Put back the file that belongs to the journal. If "
+                f"there is none, shorten the journal to {start} bytes to write the episodes from {number} on again, or "
+                f"delete both files to start over."
+            )
+        self._journal.drop_from(start)
 
     def _holds_frames(self, episode: EncodedEpisode, places: Places) -> bool:
         return all(
@@ -255,16 +292,15 @@ class StoreWriter:
 
     def append_record(self, record: bytes) -> int:
         """Add one episode that `make_record` was given, in another process for instance; returns its frames."""
-        if not self._file:
-            raise InputError(f"This writer of {self.path} has let go of its files; make another, which continues them.")
+        self._check_open()
         episode = from_bytes(record)
         self._check_layout(episode)
-        with naming(self.path), self._abandoned_by_errors():
-            self._journal.append(to_bytes(episode, self._write(episode)))
+        with naming(self.path), self._abandoned_by_errors(), _uninterrupted():
+            self._journal.append(to_bytes(episode, self._write(episode), self._num_flushed))
             if time.monotonic() - self._flushed >= FLUSH_SECONDS:
                 self._partial.sync()  # before the journal, which says what is there
                 self._journal.flush()
-                self._flushed = time.monotonic()
+                self._flushed, self._num_flushed = time.monotonic(), self.num_episodes
         return episode.num_frames
 
     @contextmanager
@@ -278,12 +314,13 @@ class StoreWriter:
 
     def complete(self) -> Path:
         """Finish the file, give it its name and return that."""
+        self._check_open()
         if not self._lengths:
             raise InputError(f"{self.path} would hold no episode; append at least one.")
-        with naming(self.path):
-            with _raising_what_is_only_printed():
-                self._write_index()
-                self._file.close()
+        with naming(self.path), self._abandoned_by_errors(), _uninterrupted():
+            self._write_index()
+            self._file.close()
+            self._partial.check()
             # In this order a power cut finds the journal, or the whole file under its name.
             self._partial.sync()
             self._partial.close()
@@ -314,11 +351,8 @@ class StoreWriter:
 
     def abandon(self) -> None:
         """Let go of the files, which stay for the next attempt."""
-        self._partial.is_abandoned = True  # as a kill would leave it
-        with suppress(Exception), _raising_what_is_only_printed():
-            self._file.close()
-        self._partial.close()
-        self._journal.close()
+        with suppress(Exception):  # on a full disk the journal cannot be closed without an error
+            self._held.close()
 
     def __enter__(self) -> "StoreWriter":
         return self
@@ -329,8 +363,16 @@ class StoreWriter:
         if kind is not None:
             self.abandon()
             return
-        with self._abandoned_by_errors():  # a full disk, for instance
+        with self._abandoned_by_errors():
             self.complete()
+
+    def _check_free(self) -> None:
+        if self.path.exists():
+            raise InputError(f"{self.path} exists already; delete it or write to another path.")
+
+    def _check_open(self) -> None:
+        if not self._file:
+            raise InputError(f"This writer of {self.path} has let go of its files; make another, which continues them.")
 
     def _check_layout(self, episode: EncodedEpisode) -> None:
         if self._first is None:
@@ -366,6 +408,7 @@ class StoreWriter:
             self._columns.setdefault(name, []).append(values)
         self._lengths.append(episode.num_rows)
         self._num_rows += episode.num_rows
+        self._partial.check()
         return places
 
     def _create_frames(self, name: str, shape: tuple[int, ...]) -> None:
@@ -389,6 +432,7 @@ class StoreWriter:
             track_times=False,
         )
         dataset.attrs[schema.COLUMN_CHECKSUMS] = checksums_of(values)
+        self._partial.check()  # soon, because a full disk has no room for the others either
 
 
 def _ranges(found: Sequence[tuple[EncodedEpisode, Places]]) -> Int[np.ndarray, "streams 2"]:
@@ -401,36 +445,48 @@ def _ranges(found: Sequence[tuple[EncodedEpisode, Places]]) -> Int[np.ndarray, "
     return np.concatenate([np.zeros((0, 2), np.int64), *ranges])
 
 
+def _check_has_journal(path: Path) -> None:
+    """Refuses frames without the journal that says what they are: it may not have been moved with them."""
+    partial, journal = partial_path(path), journal_path(path)
+    if partial.is_file() and not partial.is_symlink() and partial.stat().st_size and not journal.exists():
+        _check_ours(partial)
+        raise InputError(
+            f"{journal} is missing: without it the frames in {partial} are of no use. Put it back, or delete {partial} "
+            f"too to start over."
+        )
+
+
 def _remove_unfinished(partial: Path) -> None:
-    """Removes what no journal needs any more; a file that HDF5 did not begin is somebody's own, and is refused."""
+    """Removes what has no finished episode."""
     if partial.is_file() and not partial.is_symlink():
-        with partial.open("rb") as file:
-            begins = file.read(len(_SIGNATURE))
-        if begins.rstrip(b"\0") and begins != _SIGNATURE:
-            raise InputError(
-                f"{partial} is in the way: a file is written under that name until it is complete. Move it away, or "
-                f"write to another path."
-            )
+        _check_ours(partial)
     partial.unlink(missing_ok=True)
 
 
-@contextmanager
-def _raising_what_is_only_printed() -> Iterator[None]:
-    """Raises the first error of the block that could only be printed.
+def _check_ours(partial: Path) -> None:
+    """Refuses a file that HDF5 did not begin: it is somebody's own."""
+    with partial.open("rb") as file:
+        begins = file.read(len(_SIGNATURE))
+    if begins.rstrip(b"\0") and begins != _SIGNATURE:
+        raise InputError(
+            f"{partial} is in the way: a file is written under that name until it is complete. Move it away, or write "
+            f"to another path."
+        )
 
-    HDF5 keeps a part of what it is given and writes it when a data set is let go of. h5py can only print a failure
-    there: a full disk would leave a file that looks finished.
-    """
-    missed: list[BaseException] = []
-    hooks = sys.excepthook, sys.unraisablehook
-    sys.excepthook = lambda _, error, __: missed.append(error)
-    sys.unraisablehook = lambda found: missed.append(found.exc_value or RuntimeError(found.err_msg))
-    try:
+
+def _close_as_a_kill_would(file: h5py.File, partial: _Partial) -> None:
+    partial.is_abandoned = True
+    with suppress(Exception), _uninterrupted():
+        file.close()
+
+
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Ctrl-C waits for the end of the block: HDF5 calls us back, and must see no exception (`_Partial`)."""
+    with DeferredInterrupts() as interrupts:
         yield
-    finally:
-        sys.excepthook, sys.unraisablehook = hooks
-    if missed:
-        raise missed[0]
+    if interrupts.is_waiting:
+        interrupts.answer()
 
 
 def _describe(layout: tuple[str, tuple[int, ...]] | None) -> str:

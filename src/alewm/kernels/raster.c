@@ -338,7 +338,7 @@ static void texel_of(const scene_t *s, point_t world, float out[3]) {
     float S = (float)s->shadow_size;
     out[0] = (float)(int32_t)clamped((q.x * 0.5f + 0.5f) * S, 0.0f, S - 1.0f) + 0.5f;
     out[1] = (float)(int32_t)clamped((q.y * 0.5f + 0.5f) * S, 0.0f, S - 1.0f) + 0.5f;
-    out[2] = q.z;
+    out[2] = q.z > 0.0f ? q.z : 0.0f;  /* beyond the far plane as on it: nothing casts a shadow from there */
 }
 
 static inline int32_t num_cells(const scene_t *s) {

@@ -252,6 +252,7 @@ def ask(
             x, y, depth = _on_map(x, y, z, caster_near, caster_far, caster_focal, IS_SPOT)
             tx = tl.minimum(tl.maximum((x * 0.5 + 0.5) * SHADOW, 0.0), SHADOW - 1.0).to(tl.int32)
             ty = tl.minimum(tl.maximum((y * 0.5 + 0.5) * SHADOW, 0.0), SHADOW - 1.0).to(tl.int32)
+            depth = tl.maximum(depth, 0.0)  # beyond the far plane as on it: nothing casts a shadow from there
             tl.store(queries + places, _packed(depth, ty * SHADOW + tx), mask=is_seen)
             word, bit = words + ty // 4 * WORDS + tx // 8, 1 << (ty % 4 * 8 + tx % 8)
             is_new = is_seen & ((tl.load(word, mask=is_seen, other=0) & bit) == 0)

@@ -96,6 +96,8 @@ class TritonRenderer:
         """Frames with the geoms at `poses` (geom to world), on the device."""
         if poses.ndim != 3 or poses.shape[1:] != (self.scene.num_geoms, 12):
             raise InputError(f"Poses have the shape (frames, {self.scene.num_geoms}, 12), got {poses.shape}.")
+        if not len(self.scene.triangles):  # there are no corners that kernels could read
+            return self._arrays["lit"].flip(0).expand(len(poses), -1, -1, -1).contiguous()
         moved = torch.from_numpy(np.ascontiguousarray(poses, np.float32)).to(self.device)
         parts = [self._draw(part) for part in torch.split(moved, self.frames_at_once)]
         return parts[0] if len(parts) == 1 else torch.cat(parts)
@@ -197,7 +199,7 @@ def _compared_by_planes(scene: TriangleScene) -> _ComparedByPlanes:
     asked = np.zeros((triton.cdiv(side, 4), triton.cdiv(side, 8)), np.uint32)
     bits = np.uint32(1) << (above % 4 * 8 + across % 8).astype(np.uint32)
     np.bitwise_or.at(asked, (above // 4, across // 8), bits)
-    compared = np.where(is_plane, depth, np.float32(np.inf)).astype(np.float32)
+    compared = np.where(is_plane, np.maximum(depth, 0), np.float32(np.inf)).astype(np.float32)
     slot = np.where(is_plane, slots[row * side + column], 0).astype(np.int32)
     return _ComparedByPlanes(compared, slot, texels, asked.view(np.int32).ravel(), slots)
 
@@ -214,7 +216,7 @@ def _cut_in_blocks(
 
     Returns parts, the triangle each was cut from (-1 for filling) and the geom of each block.
     """
-    parts, whole, geoms = [], [], []
+    parts, whole, geoms = [np.empty((0, 3, 3), np.float32)], [np.empty(0, np.int64)], list[int]()
     for geom in range(scene.num_geoms):
         mine = np.flatnonzero(scene.triangle_geom == geom)
         corners, origin = _cut(scene.vertices[scene.triangles[mine]], blocks.longest_edge)

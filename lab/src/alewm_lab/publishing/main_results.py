@@ -21,6 +21,7 @@ from alewm_lab.publishing.comparison_table import (
     LONG_STEPS,
     TITLES,
     Compared,
+    backbone,
     best,
     compare,
     long_comparisons,
@@ -32,9 +33,14 @@ from alewm_lab.publishing.result_tables import paper_values, read_paper
 _MARKED = re.compile(r"(<!-- results: [^\n]*-->\n).*?(<!-- /results -->)", re.S)
 """The place of a page that holds the table."""
 
+_BACKBONE, _WIDTH, _SEARCH = "ViT-Tiny", 192, (300, 30)
+"""What all rows have: the encoder, coordinates, and the search's candidates and iterations. Rows of one task and data
+are compared with each other, and say neither."""
+
 _CAPTION = (
     "Success (%) on held-out pairs of start and goal, mean over seeds ± standard error; in brackets the capacity that "
-    "was planned with. ViT-Tiny, 192 coordinates, CEM 300 x 30. The 95 % interval of the difference is a bootstrap "
+    f"was planned with. {_BACKBONE}, {_WIDTH} coordinates, CEM {_SEARCH[0]} x {_SEARCH[1]}. "
+    "The 95 % interval of the difference is a bootstrap "
     "over seeds and episodes (demonstrations where episodes are copies). From 12,000 updates on, each method "
     "has the learning rate and λ that are best on validation pairs, of those that were tried. Shorter schedules have "
     "the rate with most seeds. Updates times rate are at most {most:.1f} here, and 2.8 to 7.6 in the paper."
@@ -118,7 +124,7 @@ class MethodComparison:
 
 
 def comparisons(scales: Sequence[RunGroup], paper: Mapping[str, Any]) -> list[MethodComparison]:
-    """All that the records hold."""
+    """All that the records hold of the encoder, coordinates and search that the table is about."""
     found: list[MethodComparison] = []
     for methods in long_comparisons(scales):
         ours, theirs = (methods.get(TITLES[name], []) for name in ("alewm", "lewm"))
@@ -147,10 +153,20 @@ def _comparison(
     is_pair = ours.config["objective"]["method"] == "alewm" and theirs.config["objective"]["method"] == "lewm"
     if not is_pair or papers[0] is None or papers[1] is None:
         return []
-    if ours.config["model"]["latent_dim"] != theirs.config["model"]["latent_dim"]:
+    models = [(backbone(each.config), each.config["model"]["latent_dim"]) for each in (ours, theirs)]
+    if models != 2 * [(_BACKBONE, _WIDTH)]:
         return []
     compared = compare(ours, theirs)
-    return [] if compared is None else [MethodComparison(ours, theirs, compared, (papers[0], papers[1]), counts)]
+    if compared is None:
+        return []
+    if any(_search(run, compared.settings) != _SEARCH for run in (*compared.ours, *compared.theirs)):
+        return []
+    return [MethodComparison(ours, theirs, compared, (papers[0], papers[1]), counts)]
+
+
+def _search(run: PublishedRun, settings: str) -> tuple[int, int]:
+    cem = run.evaluations[settings]["planning"]["cem"]
+    return cem["num_candidates"], cem["num_iterations"]
 
 
 def shown_comparisons(found: Sequence[MethodComparison]) -> list[MethodComparison]:

@@ -158,8 +158,8 @@ class _TellsWhatToDelete:
                 if episode == 0:  # none is finished: whatever is changed, the command can be repeated
                     raise
                 raise InputError(
-                    f"{error}\nThe episodes before it are kept in {self.journal}. If you change the recordings or a "
-                    f"setting, delete that file too: all episodes are then converted anew."
+                    f"{error}\nThe episodes before it are kept in {self.journal} and the .partial file beside it. If "
+                    f"you change the recordings or a setting, delete both: all episodes are then converted anew."
                 ) from None
 
 
