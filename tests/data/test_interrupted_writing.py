@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 from alewm.data import writer as writer_module
+from alewm.data.codec import Compression
 from alewm.data.journal import Journal
 from alewm.data.writer import StoreWriter, journal_path, make_record, partial_path
 from alewm.errors import InputError
@@ -34,7 +35,7 @@ def _records(rng: np.random.Generator, count: int, max_rows: int, draw_every: in
         views = {f"view{n}": rng.integers(0, 3, (num_drawn, 2, 1, 3), np.uint8) for n in range(num_views)}
         pixels = rng.integers(0, int(rng.choice([1, 2, 256])), (num_drawn, side, side, 3), np.uint8)
         action = rng.standard_normal((num_rows, 2)).astype(np.float32)
-        made.append(make_record({"pixels": pixels, "action": action, **views}, draw_every=draw_every))
+        made.append(make_record({"pixels": pixels, "action": action, **views}, Compression(), draw_every))
     return made
 
 
