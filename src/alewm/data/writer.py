@@ -4,6 +4,7 @@ import io
 import json
 import os
 import time
+import weakref
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -75,9 +76,7 @@ class _Partial(io.RawIOBase):
         self._place: int | None = None
         self._is_there = False
         self._kept = np.zeros((0, 2), np.int64)
-        self._error: BaseException | None = None
-        self.is_abandoned = False
-        """Whether what HDF5 writes is dropped."""
+        self._error: BaseException | None = None  # since it happened, what HDF5 writes is dropped
 
     def expect(self, stream: bytes | memoryview, place: int | None) -> None:
         """The next stream; it is in the file already if its place is known."""
@@ -85,7 +84,8 @@ class _Partial(io.RawIOBase):
 
     def place_of_stream(self) -> int:
         """Where HDF5 put the expected stream."""
-        self.is_abandoned |= self._stream is not None
+        if self._stream is not None:
+            self._fail_misplaced()
         self.check()
         assert self._place is not None
         return self._place
@@ -98,11 +98,10 @@ class _Partial(io.RawIOBase):
         """Raises what a write failed with, or that HDF5 does not put things where it put them before."""
         if self._error is not None:
             raise self._error
-        if self.is_abandoned:
-            raise InputError(
-                f"{self.path} was begun by another version of h5py, which puts frames elsewhere. Finish it with that "
-                f"version, or delete it and its journal to start over."
-            )
+
+    def abandon(self) -> None:
+        """Leave the file as it is now."""
+        self._fail(InputError(f"{self.path} was let go of."))
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
         self._position = offset + {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self._end}[whence]
@@ -115,8 +114,8 @@ class _Partial(io.RawIOBase):
         size = len(data)
         is_known = self._takes_stream(data) and self._is_there
         if not is_known and self._overwrites_kept(size):
-            self.is_abandoned = True
-        if not is_known and not self.is_abandoned:
+            self._fail_misplaced()
+        if not is_known and self._error is None:
             try:
                 self._file.seek(self._position)
                 written = 0
@@ -157,8 +156,8 @@ class _Partial(io.RawIOBase):
     def truncate(self, size: int | None = None) -> int:
         size = self._position if size is None else size
         if len(self._kept) and size < self._kept[-1, 1]:
-            self.is_abandoned = True
-        if not self.is_abandoned:
+            self._fail_misplaced()
+        if self._error is None:
             try:
                 self._file.truncate(size)
             except BaseException as error:
@@ -166,7 +165,15 @@ class _Partial(io.RawIOBase):
         return size
 
     def _fail(self, error: BaseException) -> None:
-        self.is_abandoned, self._error = True, error
+        self._error = self._error or error
+
+    def _fail_misplaced(self) -> None:
+        self._fail(
+            InputError(
+                f"{self.path} was begun by another version of h5py, which puts frames elsewhere. Finish it with that "
+                f"version, or delete it and its journal to start over."
+            )
+        )
 
     def stream_at(self, place: int, size: int) -> bytes:
         """`size` bytes of the file, fewer at its end."""
@@ -225,6 +232,9 @@ class StoreWriter:
         self._flushed, self._num_flushed = time.monotonic(), 0
         self._held = ExitStack()
         self._held.callback(self._journal.close)
+        # Also where the writer is forgotten, and at the end of the process: a thread that is stopped inside HDF5 then
+        # would make Python wait for it for ever.
+        self._let_go = weakref.finalize(self, _close_all, self._held)
         # HDF5 must not end a file that it was interrupted in continuing: it would cut off what it has not come to.
         with naming(self.path), self._abandoned_by_errors():
             self._open()
@@ -351,8 +361,7 @@ class StoreWriter:
 
     def abandon(self) -> None:
         """Let go of the files, which stay for the next attempt."""
-        with suppress(Exception):  # on a full disk the journal cannot be closed without an error
-            self._held.close()
+        self._let_go()
 
     def __enter__(self) -> "StoreWriter":
         return self
@@ -474,8 +483,13 @@ def _check_ours(partial: Path) -> None:
         )
 
 
+def _close_all(held: ExitStack) -> None:
+    with suppress(Exception):  # on a full disk the journal cannot be closed without an error
+        held.close()
+
+
 def _close_as_a_kill_would(file: h5py.File, partial: _Partial) -> None:
-    partial.is_abandoned = True
+    partial.abandon()
     with suppress(Exception), _uninterrupted():
         file.close()
 
