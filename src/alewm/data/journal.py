@@ -6,10 +6,12 @@ of the record and where each frame is; see `StoreWriter`.
 
 The journal is only appended to: each record has its length, its CRC-32 and its bytes. Reading stops at the first record
 that is incomplete, and the next append overwrites it. A killed process loses no record: the operating system has them.
-A power cut takes what the system had not put onto the disk yet, which is often found as zeros.
+A power cut takes what the system had not put onto the disk yet, which is often found as zeros. Records say how many
+episodes were on the disk before them, so that damage to these is told from a power cut.
 """
 
 import json
+import mmap
 import os
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,7 +27,7 @@ from alewm.data import schema
 from alewm.data.checks import row_without_action
 from alewm.data.codec import Compression
 from alewm.errors import InputError
-from alewm.files import flush_folder, open_unlinked, try_lock
+from alewm.files import flush_in_place, open_unlinked, try_lock
 
 ColumnLayout = tuple[str, tuple[int, ...]]
 """What must be equal in all episodes of a file: a column's dtype and the shape of one row."""
@@ -243,6 +245,8 @@ def _read(record: bytes, *, has_frames: bool) -> tuple[EncodedEpisode, Places]:
 
 
 _PREFIX_BYTES = 12  # length (8) and CRC-32 (4), little endian
+_RECORD_BEGINS = b'{"columns":'
+_RECORD_BEGINS_AT = _PREFIX_BYTES + 4  # behind the length of the header
 
 
 def _sealed(record: bytes) -> bytes:
@@ -260,21 +264,19 @@ class Journal:
         if try_lock(self._file.fileno()) is False:
             self._file.close()
             raise InputError(f"Another process is writing {path}; wait for it to end, or write to another path.")
-        self.start_of_latest = 0
-        """Where the record that was read last begins."""
         self._file.seek(0)
         try:
             self._check(_sealed(first))
-            found = self._next_record()
-            if found is None:
-                self.append(first)
-            elif json.loads(found) != json.loads(first):
-                self._refuse_others(json.loads(first), json.loads(found))
+            found = _read_record(self._file)
+            if found is None or json.loads(found) != json.loads(first):
+                if found is not None:
+                    self._refuse_others(json.loads(first), json.loads(found))
                 self._file.truncate(0)
                 self.append(first)
         except BaseException:
             self._file.close()
             raise
+        self._ends = [self._file.tell()]
 
     def _check(self, first: bytes) -> None:
         """Refuse a file that is not a journal: it may belong to the user."""
@@ -286,7 +288,8 @@ class Journal:
         self._file.seek(0)
 
     def _refuse_others(self, asked: dict[str, Any], found: dict[str, Any]) -> None:
-        if self._next_record() is None:
+        end = self._file.tell()
+        if _read_record(self._file) is None and next(self._found_behind(end), None) is None:
             return  # nothing was finished, so there is nothing to lose
         if asked.get("record_version") != (version := found.get("record_version")):
             raise InputError(
@@ -302,24 +305,41 @@ class Journal:
         )
 
     def replay(self) -> Iterator[bytes]:
-        """Every complete record after the description; afterwards, appending continues behind the last of them."""
-        while (record := self._next_record()) is not None:
+        """The records behind the description, up to the first that is incomplete; afterwards `keep` some of them."""
+        while (record := _read_record(self._file)) is not None:
+            self._ends.append(self._file.tell())
             yield record
 
-    def drop_from(self, start: int) -> None:
-        """Forget the record that begins at `start`, and all behind it."""
-        self._file.seek(start)
+    def keep(self, number: int) -> None:
+        """Append behind the first `number` records from now on; the others must be what a power cut can take."""
+        end = self._ends[number]
+        num_flushed = max((num_flushed_in(record) for record in self._found_behind(end)), default=0)
+        if number < num_flushed:
+            raise InputError(
+                f"{self.path} and the .partial file beside it do not have the whole of episode {number}, though "
+                f"{num_flushed} episodes were on the disk: they are damaged, or of two recordings. Put back those that "
+                f"belong together. If there are none, shorten the journal to {end} bytes to write the episodes from "
+                f"{number} on again, or delete both files to start over."
+            )
+        self._file.seek(end)
         self._file.truncate()
 
+    def _found_behind(self, end: int) -> Iterator[bytes]:
+        """Every whole record behind `end`, whatever is between them: they are found by how they begin."""
+        with mmap.mmap(self._file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+            while (end := content.find(_RECORD_BEGINS, end + 1)) >= 0:
+                self._file.seek(end - _RECORD_BEGINS_AT)
+                if (record := _read_record(self._file)) is not None:
+                    yield record
+
     def append(self, record: bytes) -> None:
-        """Write `record` behind the last complete one."""
+        """Write `record` behind the last one."""
         self._file.write(_sealed(record))
         self._file.flush()
 
     def flush(self) -> None:
         """Put all records onto the disk."""
-        os.fsync(self._file.fileno())
-        flush_folder(self.path.parent)
+        flush_in_place(self.path, self._file.fileno())
 
     def close(self) -> None:
         """Close the file without removing it."""
@@ -328,16 +348,7 @@ class Journal:
     def delete(self) -> None:
         """Remove the file: what it protected is complete."""
         self._file.close()
-        self.path.unlink()
-
-    def _next_record(self) -> bytes | None:
-        start = self._file.tell()
-        record = _read_record(self._file)
-        if record is None:
-            self.drop_from(start)
-        else:
-            self.start_of_latest = start
-        return record
+        self.path.unlink(missing_ok=True)
 
 
 def described_in(path: Path) -> dict[str, Any] | None:

@@ -8,7 +8,7 @@ import weakref
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from itertools import chain
+from itertools import takewhile
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -26,12 +26,11 @@ from alewm.data.journal import (
     Places,
     encode_episode,
     from_bytes,
-    num_flushed_in,
     to_bytes,
     without_frames,
 )
 from alewm.errors import InputError
-from alewm.files import flush_folder, naming, open_unlinked
+from alewm.files import flush_folder, flush_in_place, naming, open_unlinked
 from alewm.interrupts import DeferredInterrupts
 from alewm.shapes import Int
 
@@ -182,7 +181,7 @@ class _Partial(io.RawIOBase):
 
     def sync(self) -> None:
         """Put all that was written onto the disk."""
-        os.fsync(self._file.fileno())
+        flush_in_place(self.path, self._file.fileno())
 
     def close(self) -> None:
         self._file.close()
@@ -242,24 +241,20 @@ class StoreWriter:
     def _open(self) -> None:
         """Begin the HDF5 file, or continue it with every episode of the journal whose frames are whole."""
         self._check_free()  # again: another process may have completed it before the journal was ours
-        records, partial = self._journal.replay(), partial_path(self.path)
-        first = next(records, None)
-        if first is None:
+        recorded = [without_frames(record) for record in self._journal.replay()]
+        partial = partial_path(self.path)
+        if not recorded:
             _remove_unfinished(partial)
         elif not partial.is_file():
             raise InputError(
                 f"{partial} is missing: it has the frames of the episodes in {self._journal.path}. Put it back, or "
                 f"delete the journal too to start over."
             )
-        self._partial = _Partial(partial, continues=first is not None)
+        self._partial = _Partial(partial, continues=bool(recorded))
         self._held.callback(self._partial.close)
-        found: list[tuple[EncodedEpisode, Places]] = []
-        for record in () if first is None else chain([first], records):
-            episode, places = without_frames(record)
-            if not self._holds_frames(episode, places):
-                self._drop_from(len(found), records)
-                break
-            found.append((episode, places))
+        flush_folder(self.path.parent)  # before there are episodes: a power cut could take one of the two names
+        found = list(takewhile(lambda each: self._holds_frames(*each), recorded))
+        self._journal.keep(len(found))
         self._partial.keep(_ranges(found))
         with _uninterrupted():
             self._file = h5py.File(self._partial, "w", libver=_FORMAT)
@@ -267,19 +262,6 @@ class StoreWriter:
         for episode, places in found:
             with _uninterrupted():
                 self._write(episode, places)
-
-    def _drop_from(self, number: int, behind: Iterator[bytes]) -> None:
-        """Forget the episodes from `number` on, whose frames a power cut took; refuse if it was something else."""
-        start = self._journal.start_of_latest
-        num_flushed = max((num_flushed_in(record) for record in behind), default=0)
-        if number < num_flushed:
-            raise InputError(
-                f"{self._partial.path} does not have the frames of episode {number} as {self._journal.path} says, "
-                f"though {num_flushed} episodes were on the disk. Put back the file that belongs to the journal. If "
-                f"there is none, shorten the journal to {start} bytes to write the episodes from {number} on again, or "
-                f"delete both files to start over."
-            )
-        self._journal.drop_from(start)
 
     def _holds_frames(self, episode: EncodedEpisode, places: Places) -> bool:
         return all(
@@ -333,8 +315,9 @@ class StoreWriter:
             self._partial.check()
             # In this order a power cut finds the journal, or the whole file under its name.
             self._partial.sync()
+            self._check_free()  # somebody may have put a file there meanwhile
             self._partial.close()
-            partial_path(self.path).replace(self.path)
+            self._partial.path.replace(self.path)
             flush_folder(self.path.parent)
             self._journal.delete()
         return self.path
@@ -457,7 +440,8 @@ def _ranges(found: Sequence[tuple[EncodedEpisode, Places]]) -> Int[np.ndarray, "
 def _check_has_journal(path: Path) -> None:
     """Refuses frames without the journal that says what they are: it may not have been moved with them."""
     partial, journal = partial_path(path), journal_path(path)
-    if partial.is_file() and not partial.is_symlink() and partial.stat().st_size and not journal.exists():
+    # The journal first: a process that completes the file takes the frames away before it.
+    if not journal.exists() and partial.is_file() and not partial.is_symlink() and partial.stat().st_size:
         _check_ours(partial)
         raise InputError(
             f"{journal} is missing: without it the frames in {partial} are of no use. Put it back, or delete {partial} "
