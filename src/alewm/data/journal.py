@@ -11,7 +11,6 @@ episodes were on the disk before them, so that damage to these is told from a po
 """
 
 import json
-import mmap
 import os
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -264,13 +263,13 @@ class Journal:
         if try_lock(self._file.fileno()) is False:
             self._file.close()
             raise InputError(f"Another process is writing {path}; wait for it to end, or write to another path.")
-        self._file.seek(0)
         try:
-            self._check(_sealed(first))
-            found = _read_record(self._file)
-            if found is None or json.loads(found) != json.loads(first):
-                if found is not None:
-                    self._refuse_others(json.loads(first), json.loads(found))
+            found, asked = _description(self._file), json.loads(first)
+            if found is None:
+                self._check_ours(_sealed(first))
+            elif found != asked:
+                self._refuse_others(asked, found)
+            if found != asked:
                 self._file.truncate(0)
                 self.append(first)
         except BaseException:
@@ -278,14 +277,14 @@ class Journal:
             raise
         self._ends = [self._file.tell()]
 
-    def _check(self, first: bytes) -> None:
-        """Refuse a file that is not a journal: it may belong to the user."""
-        if not _holds_description(self._file) and not first.startswith(self._file.read().rstrip(b"\0")):
+    def _check_ours(self, first: bytes) -> None:
+        """Refuse what is not the beginning of a journal: it may belong to the user."""
+        self._file.seek(0)
+        if not first.startswith(self._file.read().rstrip(b"\0")):
             raise InputError(
                 f"{self.path} is in the way: while a file is written, its finished episodes are kept under that name. "
                 f"Move it away, or write to another path."
             )
-        self._file.seek(0)
 
     def _refuse_others(self, asked: dict[str, Any], found: dict[str, Any]) -> None:
         end = self._file.tell()
@@ -326,11 +325,12 @@ class Journal:
 
     def _found_behind(self, end: int) -> Iterator[bytes]:
         """Every whole record behind `end`, whatever is between them: they are found by how they begin."""
-        with mmap.mmap(self._file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-            while (end := content.find(_RECORD_BEGINS, end + 1)) >= 0:
-                self._file.seek(end - _RECORD_BEGINS_AT)
-                if (record := _read_record(self._file)) is not None:
-                    yield record
+        self._file.seek(end)
+        content, at = self._file.read(), 0
+        while (at := content.find(_RECORD_BEGINS, at + 1)) >= 0:
+            self._file.seek(end + at - _RECORD_BEGINS_AT)
+            if (record := _read_record(self._file)) is not None:
+                yield record
 
     def append(self, record: bytes) -> None:
         """Write `record` behind the last one."""
@@ -356,24 +356,23 @@ def described_in(path: Path) -> dict[str, Any] | None:
     if not path.is_file():
         return None
     with path.open("rb") as file:
-        record = _read_record(file) if _holds_description(file) else None
-    return None if record is None else cast("dict[str, Any]", json.loads(record))
+        return _description(file)
 
 
 def remove_finished_journal(path: Path) -> None:
     """Removes the journal that a kill left beside a finished file; what is no journal stays."""
     if path.is_file() and not path.is_symlink():
         with path.open("rb") as file:
-            is_left = try_lock(file.fileno()) is not False and (_holds_description(file) or not path.stat().st_size)
+            is_left = try_lock(file.fileno()) is not False and (_description(file) or not path.stat().st_size)
         if is_left:
             path.unlink()
 
 
-def _holds_description(file: BinaryIO) -> bool:
-    """Whether the file begins with the description of a journal; it is back at its start afterwards."""
-    record = _read_record(file)
+def _description(file: BinaryIO) -> dict[str, Any] | None:
+    """What a journal begins with; the file stands behind it afterwards. None where it is no journal."""
     file.seek(0)
-    return record is not None and record[:1] == b"{"
+    record = _read_record(file)
+    return cast("dict[str, Any]", json.loads(record)) if record is not None and record[:1] == b"{" else None
 
 
 def _read_record(file: BinaryIO) -> bytes | None:

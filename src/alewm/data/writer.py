@@ -235,7 +235,7 @@ class StoreWriter:
         # would make Python wait for it for ever.
         self._let_go = weakref.finalize(self, _close_all, self._held)
         # HDF5 must not end a file that it was interrupted in continuing: it would cut off what it has not come to.
-        with naming(self.path), self._abandoned_by_errors():
+        with self._abandoned_by_errors():
             self._open()
 
     def _open(self) -> None:
@@ -287,7 +287,7 @@ class StoreWriter:
         self._check_open()
         episode = from_bytes(record)
         self._check_layout(episode)
-        with naming(self.path), self._abandoned_by_errors(), _uninterrupted():
+        with self._abandoned_by_errors(), _uninterrupted():
             self._journal.append(to_bytes(episode, self._write(episode), self._num_flushed))
             if time.monotonic() - self._flushed >= FLUSH_SECONDS:
                 self._partial.sync()  # before the journal, which says what is there
@@ -299,7 +299,8 @@ class StoreWriter:
     def _abandoned_by_errors(self) -> Iterator[None]:
         """What HDF5 did in part cannot be done again in the same way, so that nothing may follow it."""
         try:
-            yield
+            with naming(self.path):
+                yield
         except BaseException:
             self.abandon()
             raise
@@ -309,7 +310,7 @@ class StoreWriter:
         self._check_open()
         if not self._lengths:
             raise InputError(f"{self.path} would hold no episode; append at least one.")
-        with naming(self.path), self._abandoned_by_errors(), _uninterrupted():
+        with self._abandoned_by_errors(), _uninterrupted():
             self._write_index()
             self._file.close()
             self._partial.check()
