@@ -25,6 +25,7 @@ from alewm.data.codec import Compression
 from alewm.data.journal import Journal
 from alewm.data.writer import StoreWriter, journal_path, make_record, partial_path
 from alewm.errors import InputError
+from alewm.files import is_still_at
 from toy_episodes import random_episodes, tape, write_tape
 
 Records = list[bytes]
@@ -138,7 +139,9 @@ def _lose(path: Path, rng: np.random.Generator, from_byte: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_a_kill_or_a_power_cut_at_any_moment_changes_no_byte(tmp_path: Path, disturbed: Any, seed: int) -> None:
+def test_a_kill_or_a_power_cut_at_any_moment_changes_no_byte(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, disturbed: Any, seed: int
+) -> None:
     rng = np.random.default_rng([seed, 1])
     draw_every = int(rng.integers(1, 4))
     records = _records(rng, int(rng.integers(1, 12)), int(rng.choice([1, 3, 30])), draw_every)
@@ -146,10 +149,21 @@ def test_a_kill_or_a_power_cut_at_any_moment_changes_no_byte(tmp_path: Path, dis
     path, left = tmp_path / "work" / "a.h5", tmp_path / "left"
     num_steps, whole = _num_steps(tmp_path / "work", records, draw_every, disturbed)
 
+    on_the_disk = {partial_path(path): 0, journal_path(path): 0}
+    at_the_copy = dict(on_the_disk)
+
+    def flush(descriptor: int) -> None:
+        for file in on_the_disk:
+            if is_still_at(file, descriptor):
+                on_the_disk[file] = file.stat().st_size
+
     def copy(*_: object) -> None:
         shutil.copytree(path.parent, left)
+        at_the_copy.update(on_the_disk)
 
+    monkeypatch.setattr(os, "fsync", flush)
     for _ in range(4):
+        on_the_disk.update(dict.fromkeys(on_the_disk, 0))
         for _ in range(int(rng.integers(1, 4))):
             shutil.rmtree(left, ignore_errors=True)
             disturbed(_at_step(int(rng.integers(0, num_steps)), copy))
@@ -159,10 +173,11 @@ def test_a_kill_or_a_power_cut_at_any_moment_changes_no_byte(tmp_path: Path, dis
                 break
             shutil.rmtree(path.parent)
             shutil.copytree(left, path.parent)
+            on_the_disk.update(at_the_copy)
             if rng.random() < 0.5:
-                _lose(partial_path(path), rng, 0)
+                _lose(partial_path(path), rng, on_the_disk[partial_path(path)])
             if rng.random() < 0.3:
-                _lose(journal_path(path), rng, 200)
+                _lose(journal_path(path), rng, max(200, on_the_disk[journal_path(path)]))
         if not path.exists():
             _finish(path, records, draw_every)
         assert path.read_bytes() == whole
@@ -355,6 +370,16 @@ def test_a_damaged_journal_is_refused_and_no_episode_behind_it_forgotten(
         os.truncate(journal, int(str(said.value).split("shorten the journal to ")[1].split()[0]))
         _begin(path, 5).complete()
         assert path.read_bytes() == write_tape(tmp_path / "whole.h5", [30] * 5).read_bytes()
+
+
+def test_what_earlier_attempts_wrote_is_on_the_disk_however_short_they_were(tmp_path: Path) -> None:
+    for count in range(1, 5):
+        _begin(tmp_path / "a.h5", count).abandon()
+    with journal_path(tmp_path / "a.h5").open("r+b") as journal:
+        journal.seek(300)
+        journal.write(b"damage")
+    with pytest.raises(InputError, match="whole of episode 0, though 3 episodes were on the disk"):
+        StoreWriter(tmp_path / "a.h5")
 
 
 @pytest.mark.parametrize("names", [["partial"], ["journal"], ["partial", "journal"]])

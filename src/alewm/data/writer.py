@@ -228,7 +228,6 @@ class StoreWriter:
         self._columns: dict[str, list[np.ndarray]] = {}
         self._frame_checksums: dict[str, list[np.ndarray]] = {}
         self._first: EncodedEpisode | None = None
-        self._flushed, self._num_flushed = time.monotonic(), 0
         self._held = ExitStack()
         self._held.callback(self._journal.close)
         # Also where the writer is forgotten, and at the end of the process: a thread that is stopped inside HDF5 then
@@ -252,7 +251,6 @@ class StoreWriter:
             )
         self._partial = _Partial(partial, continues=bool(recorded))
         self._held.callback(self._partial.close)
-        flush_folder(self.path.parent)  # before there are episodes: a power cut could take one of the two names
         found = list(takewhile(lambda each: self._holds_frames(*each), recorded))
         self._journal.keep(len(found))
         self._partial.keep(_ranges(found))
@@ -262,6 +260,14 @@ class StoreWriter:
         for episode, places in found:
             with _uninterrupted():
                 self._write(episode, places)
+        self._flush()
+        flush_folder(self.path.parent)  # before there are episodes: a power cut could take one of the two names
+
+    def _flush(self) -> None:
+        """Put all episodes onto the disk."""
+        self._partial.sync()  # before the journal, which says what is there
+        self._journal.flush()
+        self._flushed, self._num_flushed = time.monotonic(), self.num_episodes
 
     def _holds_frames(self, episode: EncodedEpisode, places: Places) -> bool:
         return all(
@@ -290,9 +296,7 @@ class StoreWriter:
         with self._abandoned_by_errors(), _uninterrupted():
             self._journal.append(to_bytes(episode, self._write(episode), self._num_flushed))
             if time.monotonic() - self._flushed >= FLUSH_SECONDS:
-                self._partial.sync()  # before the journal, which says what is there
-                self._journal.flush()
-                self._flushed, self._num_flushed = time.monotonic(), self.num_episodes
+                self._flush()
         return episode.num_frames
 
     @contextmanager
