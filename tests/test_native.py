@@ -6,6 +6,7 @@ Libraries are loaded in processes of their own: one process keeps a library it h
 import hashlib
 import os
 import shutil
+import signal
 import stat
 import subprocess
 import sys
@@ -13,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from alewm.kernels.compiled import NativeUnavailableError, load_library
+from alewm.kernels.compiled import NativeUnavailableError, load_library, thread_pool
 
 with_compiler = pytest.mark.parametrize("compiler", [name for name in ("cc", "gcc", "clang") if shutil.which(name)])
 
@@ -197,3 +198,16 @@ def test_processes_that_build_at_once_all_get_the_library_and_leave_only_that(tm
     for library in machine.folder.iterdir():  # one, if the compiler writes the same bytes every time
         assert library.stem.endswith(hashlib.sha256(library.read_bytes()).hexdigest())
     assert not list(machine.temporary.iterdir())
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+def test_a_forked_process_has_threads_of_its_own():
+    """Gymnasium forks its environments; those of the parent's threads that waited for work do not exist there."""
+    assert list(thread_pool(2, "test").map(abs, [-1, -2])) == [1, 2]
+    assert thread_pool(2, "test") is thread_pool(2, "test")
+    child = os.fork()
+    if child == 0:
+        signal.alarm(20)
+        os._exit(0 if list(thread_pool(2, "test").map(abs, [-1, -2])) == [1, 2] else 1)
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == 0

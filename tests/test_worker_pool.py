@@ -11,7 +11,7 @@ from concurrent.futures.process import BrokenProcessPool
 import pytest
 
 from alewm.interrupts import DeferredInterrupts
-from alewm.workers import WorkerPool, WorkerProcess, end_workers, starting_workers, thread_pool
+from alewm.workers import WorkerPool, WorkerProcess, end_workers, starting_workers
 
 # The server is held while it is asked for the second process, and everyone is interrupted meanwhile.
 INTERRUPTED_IN_A_START = """
@@ -43,19 +43,6 @@ def interrupts_raise():
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
-
-
-@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
-def test_a_forked_process_has_threads_of_its_own():
-    """Gymnasium forks its environments; those of the parent's threads that waited for work do not exist there."""
-    assert list(thread_pool(2, "test").map(abs, [-1, -2])) == [1, 2]
-    assert thread_pool(2, "test") is thread_pool(2, "test")
-    child = os.fork()
-    if child == 0:
-        signal.alarm(20)
-        os._exit(0 if list(thread_pool(2, "test").map(abs, [-1, -2])) == [1, 2] else 1)
-    _, status = os.waitpid(child, 0)
-    assert os.waitstatus_to_exitcode(status) == 0
 
 
 def test_an_interrupt_waits_for_the_end_of_a_start(interrupts_raise):

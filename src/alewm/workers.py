@@ -1,7 +1,6 @@
 """Worker processes of this machine: interrupts do not break their start, and they end with their parent.
 
-`WorkerPool` is for many small tasks, `WorkerProcess` for one that keeps its state. `thread_pool` is for what lets go of
-Python's lock.
+`WorkerPool` is for many small tasks, `WorkerProcess` for one that keeps its state.
 """
 
 import multiprocessing
@@ -11,9 +10,8 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import contextmanager, suppress
-from functools import cache
 from multiprocessing import forkserver, resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import BaseContext
@@ -37,20 +35,6 @@ def num_processes(jobs: int) -> int:
     if jobs < 0:
         raise InputError(f"--jobs is a number of processes, or 0 for one per core; got {jobs}.")
     return jobs or num_available_cores()
-
-
-def thread_pool(num_threads: int, name: str) -> ThreadPoolExecutor:
-    """The threads of this name, kept for the next call.
-
-    Every process has its own: a forked child has none of its parent's threads, and would wait for them for ever.
-    """
-    return _thread_pool(num_threads, name, os.getpid())
-
-
-@cache
-def _thread_pool(num_threads: int, name: str, process: int) -> ThreadPoolExecutor:
-    del process
-    return ThreadPoolExecutor(num_threads, f"alewm-{name}")
 
 
 @contextmanager

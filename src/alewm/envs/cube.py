@@ -32,8 +32,9 @@ from alewm.envs.offscreen import OffscreenCamera, mujoco
 from alewm.envs.recording import episode_stream, full_length_episode
 from alewm.envs.simulated import Columns, Drawing, Film, SimulatedVectorEnv, Simulator
 from alewm.errors import InputError
+from alewm.kernels.compiled import thread_pool
 from alewm.shapes import Float, Tensor
-from alewm.workers import num_available_cores, thread_pool
+from alewm.workers import num_available_cores
 
 # After `offscreen`, which chooses the back end that it looks for when it is imported.
 from ogbench.manipspace import lie  # isort: skip

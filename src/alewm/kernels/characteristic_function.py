@@ -21,11 +21,10 @@ import torch
 from alewm.capacity.support import CapacitySupport, prefix_masks
 from alewm.devices import why_no_triton
 from alewm.errors import InputError
-from alewm.kernels.compiled import NativeUnavailableError, load_library
+from alewm.kernels.compiled import NativeUnavailableError, load_library, thread_pool
 from alewm.regularizers.inputs import check_operands
 from alewm.regularizers.quadrature import Quadrature
 from alewm.shapes import Float, Tensor
-from alewm.workers import thread_pool
 
 _NARROW = 16
 """Up to this width, masking each prefix is faster than accumulating blocks."""

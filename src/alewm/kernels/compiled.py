@@ -1,5 +1,7 @@
 """Builds C sources on first use, where the machine has a C compiler, and keeps the libraries for the next process.
 
+`thread_pool` has threads for compiled code, which lets go of Python's lock.
+
 Loading a library runs it, so one is only taken from a folder that nobody else can write. A kept library is a plain
 file of this user's, and its name ends in the hash of its content: a damaged or foreign one is built anew. Where no
 such folder can be had, every process builds its own library and leaves nothing behind.
@@ -14,6 +16,7 @@ import stat
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import cache
 from multiprocessing import parent_process
@@ -28,6 +31,20 @@ _WRITTEN_BY_OTHERS, _USED_BY_OTHERS = (0o022, 0o077) if _HAS_OWNERS else (0, 0)
 
 class NativeUnavailableError(RuntimeError):
     """Why this machine cannot use the C path."""
+
+
+def thread_pool(num_threads: int, name: str) -> ThreadPoolExecutor:
+    """The threads of this name, kept for the next call.
+
+    Every process has its own: a forked child has none of its parent's threads, and would wait for them for ever.
+    """
+    return _thread_pool(num_threads, name, os.getpid())
+
+
+@cache
+def _thread_pool(num_threads: int, name: str, process: int) -> ThreadPoolExecutor:
+    del process
+    return ThreadPoolExecutor(num_threads, f"alewm-{name}")
 
 
 def load_library(source: Path, flags: tuple[str, ...] = ()) -> ctypes.CDLL:

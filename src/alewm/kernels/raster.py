@@ -25,9 +25,8 @@ from typing import Any
 import numpy as np
 
 from alewm.errors import InputError
-from alewm.kernels.compiled import NativeUnavailableError, load_library
+from alewm.kernels.compiled import NativeUnavailableError, load_library, thread_pool
 from alewm.shapes import Float, Int, UInt8
-from alewm.workers import thread_pool
 
 SAMPLES = ((0.375, 0.125), (0.875, 0.375), (0.125, 0.625), (0.625, 0.875))
 """Where a pixel's samples are: x to the right and y up from its lower left corner."""
