@@ -154,6 +154,19 @@ def is_still_at(path: Path, descriptor: int) -> bool:
         return False
 
 
+def flush_in_place(path: Path, descriptor: int) -> None:
+    """Flush the open file that is written under a known name; one that is no longer at `path` is refused.
+
+    Whoever moves or deletes it may begin another one there, which is not ours to name or to remove.
+    """
+    os.fsync(descriptor)
+    if not is_still_at(path, descriptor):
+        raise InputError(
+            f"{path} was moved or deleted while it was written. What is written from now on would be lost. Repeat the "
+            f"command; if the unfinished files are elsewhere now, repeat it there to continue them."
+        )
+
+
 def flush_folder(path: Path) -> None:
     """Flush a folder: before that, a power cut may undo a rename or removal."""
     if sys.platform == "win32":  # where folders cannot be opened

@@ -16,7 +16,7 @@ from alewm.data.collect import CollectionProgress, RecordedEpisodes, collect, co
 from alewm.data.store import EpisodeStore
 from alewm.data.writer import journal_path
 from alewm.errors import InputError
-from toy_episodes import HELD_EPISODE, forgetful_episodes, random_episodes
+from toy_episodes import HELD_EPISODE, forgetful_episodes, generous_episodes, random_episodes
 
 HELPERS = Path(__file__).parents[1] / "helpers"
 
@@ -113,6 +113,15 @@ def test_a_source_that_leaves_episodes_out_is_refused(tmp_path: Path, num_worker
             episodes_per_task=3,
         )
     assert not (tmp_path / "a.h5").exists()
+
+
+@pytest.mark.parametrize("num_workers", [1, 2])
+def test_an_episode_that_nobody_asked_for_is_not_recorded(tmp_path: Path, num_workers: int) -> None:
+    asked = {"num_episodes": 6, "seed": 1, "episodes_per_task": 3}
+    with pytest.raises(InputError, match="made more episodes when asked for 3"):
+        collect(generous_episodes, tmp_path / "a.h5", num_workers=num_workers, **asked)
+    path = collect(random_episodes, tmp_path / "a.h5", **asked)
+    assert path.read_bytes() == collect(random_episodes, tmp_path / "whole.h5", **asked).read_bytes()
 
 
 def test_impossible_numbers_are_refused(tmp_path: Path) -> None:

@@ -6,6 +6,9 @@ import io
 import os
 import shutil
 import signal
+import subprocess
+import sys
+import textwrap
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -16,11 +19,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+import toy_episodes
 from alewm.data import writer as writer_module
 from alewm.data.codec import Compression
 from alewm.data.journal import Journal
 from alewm.data.writer import StoreWriter, journal_path, make_record, partial_path
 from alewm.errors import InputError
+from alewm.files import is_still_at
 from toy_episodes import random_episodes, tape, write_tape
 
 Records = list[bytes]
@@ -134,7 +139,9 @@ def _lose(path: Path, rng: np.random.Generator, from_byte: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_a_kill_or_a_power_cut_at_any_moment_changes_no_byte(tmp_path: Path, disturbed: Any, seed: int) -> None:
+def test_a_kill_or_a_power_cut_at_any_moment_changes_no_byte(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, disturbed: Any, seed: int
+) -> None:
     rng = np.random.default_rng([seed, 1])
     draw_every = int(rng.integers(1, 4))
     records = _records(rng, int(rng.integers(1, 12)), int(rng.choice([1, 3, 30])), draw_every)
@@ -142,10 +149,21 @@ def test_a_kill_or_a_power_cut_at_any_moment_changes_no_byte(tmp_path: Path, dis
     path, left = tmp_path / "work" / "a.h5", tmp_path / "left"
     num_steps, whole = _num_steps(tmp_path / "work", records, draw_every, disturbed)
 
+    on_the_disk = {partial_path(path): 0, journal_path(path): 0}
+    at_the_copy = dict(on_the_disk)
+
+    def flush(descriptor: int) -> None:
+        for file in on_the_disk:
+            if is_still_at(file, descriptor):
+                on_the_disk[file] = file.stat().st_size
+
     def copy(*_: object) -> None:
         shutil.copytree(path.parent, left)
+        at_the_copy.update(on_the_disk)
 
+    monkeypatch.setattr(os, "fsync", flush)
     for _ in range(4):
+        on_the_disk.update(dict.fromkeys(on_the_disk, 0))
         for _ in range(int(rng.integers(1, 4))):
             shutil.rmtree(left, ignore_errors=True)
             disturbed(_at_step(int(rng.integers(0, num_steps)), copy))
@@ -155,10 +173,11 @@ def test_a_kill_or_a_power_cut_at_any_moment_changes_no_byte(tmp_path: Path, dis
                 break
             shutil.rmtree(path.parent)
             shutil.copytree(left, path.parent)
+            on_the_disk.update(at_the_copy)
             if rng.random() < 0.5:
-                _lose(partial_path(path), rng, 0)
+                _lose(partial_path(path), rng, on_the_disk[partial_path(path)])
             if rng.random() < 0.3:
-                _lose(journal_path(path), rng, 200)
+                _lose(journal_path(path), rng, max(200, on_the_disk[journal_path(path)]))
         if not path.exists():
             _finish(path, records, draw_every)
         assert path.read_bytes() == whole
@@ -292,7 +311,7 @@ def test_frames_of_another_recording_are_refused_and_both_files_kept(
     own.rename(tmp_path / "own")
     shutil.copy(other, own)
     for _ in range(2):
-        with pytest.raises(InputError, match=r"not have the frames of episode 0 .* though 2 episodes were on the disk"):
+        with pytest.raises(InputError, match="not have the whole of episode 0, though 2 episodes were on the disk"):
             StoreWriter(tmp_path / "a.h5")
     assert own.read_bytes() == other.read_bytes()
     (tmp_path / "own").rename(own)
@@ -313,7 +332,7 @@ def test_a_damaged_episode_is_written_again_by_doing_what_was_said(
     with partial_path(tmp_path / "a.h5").open("r+b") as partial:
         partial.seek(sizes[1] + 100)
         partial.write(b"damage")
-    with pytest.raises(InputError, match=r"frames of episode 2 .* shorten the journal to (\d+) bytes") as refused:
+    with pytest.raises(InputError, match=r"whole of episode 2, .* shorten the journal to") as refused:
         StoreWriter(tmp_path / "a.h5")
     os.truncate(journal_path(tmp_path / "a.h5"), int(str(refused.value).split("shorten the journal to ")[1].split()[0]))
     writer = StoreWriter(tmp_path / "a.h5")
@@ -321,6 +340,129 @@ def test_a_damaged_episode_is_written_again_by_doing_what_was_said(
     writer.abandon()
     _begin(tmp_path / "a.h5", 5).complete()
     assert (tmp_path / "a.h5").read_bytes() == write_tape(tmp_path / "whole.h5", [30] * 5).read_bytes()
+
+
+@pytest.mark.parametrize("attributes", [{}, {"task": "another"}])
+@pytest.mark.parametrize("place", ["length", "header", "values", "frames' places"])
+def test_a_damaged_journal_is_refused_and_no_episode_behind_it_forgotten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, attributes: dict[str, str]
+) -> None:
+    monkeypatch.setattr(writer_module, "FLUSH_SECONDS", 0)
+    path, journal = tmp_path / "a.h5", journal_path(tmp_path / "a.h5")
+    StoreWriter(path).abandon()
+    begin = journal.stat().st_size
+    _begin(path, 1).abandon()
+    end = journal.stat().st_size
+    _begin(path, 5).abandon()
+    content = bytearray(journal.read_bytes())
+    content[
+        {"length": begin + 1, "header": begin + 20, "values": (begin + end) // 2, "frames' places": end - 1}[place]
+    ] ^= 1
+    journal.write_bytes(content)
+    for _ in range(2):
+        with pytest.raises(
+            InputError, match="holds the beginning of another file" if attributes else "shorten"
+        ) as said:
+            StoreWriter(path, attributes=attributes)
+        assert journal.read_bytes() == content
+    if not attributes:
+        assert "the whole of episode 0, though 4 episodes were on the disk" in str(said.value)
+        os.truncate(journal, int(str(said.value).split("shorten the journal to ")[1].split()[0]))
+        _begin(path, 5).complete()
+        assert path.read_bytes() == write_tape(tmp_path / "whole.h5", [30] * 5).read_bytes()
+
+
+def test_what_earlier_attempts_wrote_is_on_the_disk_however_short_they_were(tmp_path: Path) -> None:
+    for count in range(1, 5):
+        _begin(tmp_path / "a.h5", count).abandon()
+    with journal_path(tmp_path / "a.h5").open("r+b") as journal:
+        journal.seek(300)
+        journal.write(b"damage")
+    with pytest.raises(InputError, match="whole of episode 0, though 3 episodes were on the disk"):
+        StoreWriter(tmp_path / "a.h5")
+
+
+@pytest.mark.parametrize("names", [["partial"], ["journal"], ["partial", "journal"]])
+def test_files_that_are_moved_while_they_are_written_are_soon_missed_and_can_be_continued(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, names: list[str]
+) -> None:
+    monkeypatch.setattr(writer_module, "FLUSH_SECONDS", 0)
+    (tmp_path / "other").mkdir()
+    writer = _begin(tmp_path / "a.h5", 3)
+    for name in names:
+        (tmp_path / f"a.h5.{name}").rename(tmp_path / "other" / f"a.h5.{name}")
+    with pytest.raises(InputError, match=rf"a\.h5\.{names[0]} was moved or deleted while it was written"):
+        writer.append(tape(90, 30))
+    for name in {"partial", "journal"}.difference(names):
+        (tmp_path / f"a.h5.{name}").rename(tmp_path / "other" / f"a.h5.{name}")
+    _begin(tmp_path / "other" / "a.h5", 5).complete()
+    assert (tmp_path / "other" / "a.h5").read_bytes() == write_tape(tmp_path / "a.h5", [30] * 5).read_bytes()
+
+
+def test_a_file_that_was_deleted_and_begun_anew_is_its_new_writers_alone(tmp_path: Path) -> None:
+    first = _begin(tmp_path / "a.h5", 3)
+    for path in list(tmp_path.iterdir()):
+        path.unlink()
+    second = _begin(tmp_path / "a.h5", 2)
+    with pytest.raises(InputError, match=r"a\.h5\.partial was moved or deleted"):
+        first.complete()
+    second.append(tape(60, 30))
+    second.complete()
+    assert (tmp_path / "a.h5").read_bytes() == write_tape(tmp_path / "whole.h5", [30] * 3).read_bytes()
+
+
+def test_a_file_that_came_under_the_name_meanwhile_is_not_replaced(tmp_path: Path) -> None:
+    writer = _begin(tmp_path / "a.h5", 3)
+    (tmp_path / "a.h5").write_bytes(b"copied from elsewhere")
+    with pytest.raises(InputError, match="exists already"):
+        writer.complete()
+    assert (tmp_path / "a.h5").read_bytes() == b"copied from elsewhere"
+    (tmp_path / "a.h5").unlink()
+    _begin(tmp_path / "a.h5", 4).complete()
+    assert (tmp_path / "a.h5").read_bytes() == write_tape(tmp_path / "whole.h5", [30] * 4).read_bytes()
+
+
+def test_a_journal_that_is_gone_when_the_file_is_complete_is_not_missed(tmp_path: Path) -> None:
+    writer = _begin(tmp_path / "a.h5", 3)
+    journal_path(tmp_path / "a.h5").unlink()
+    writer.complete()
+    assert (tmp_path / "a.h5").read_bytes() == write_tape(tmp_path / "whole.h5", [30] * 3).read_bytes()
+
+
+def test_both_names_are_on_the_disk_before_an_episode_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a power cut could leave a journal without the frames."""
+    found: list[set[str]] = []
+    monkeypatch.setattr(writer_module, "flush_folder", lambda folder: found.append({p.name for p in folder.iterdir()}))
+    StoreWriter(tmp_path / "a.h5").abandon()
+    assert found == [{"a.h5.partial", "a.h5.journal"}]
+
+
+def test_a_process_that_ends_while_a_thread_records_ends(tmp_path: Path) -> None:
+    program = textwrap.dedent(f"""
+        import sys, threading
+        sys.path.insert(0, {str(Path(toy_episodes.__file__).parent)!r})
+        from alewm.data.writer import StoreWriter
+        from toy_episodes import tape
+        writer, has_begun = StoreWriter({str(tmp_path / "a.h5")!r}), threading.Event()
+
+        def record():
+            try:
+                for number in range(100_000):
+                    writer.append(tape(30 * number, 30))
+                    if number == 5:
+                        has_begun.set()
+            except Exception:
+                pass
+
+        threading.Thread(target=record, daemon=True).start()
+        has_begun.wait()
+    """)
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
+    writer = StoreWriter(tmp_path / "a.h5")
+    assert writer.num_episodes > 5
+    lengths = [30] * writer.num_episodes
+    writer.complete()
+    assert (tmp_path / "a.h5").read_bytes() == write_tape(tmp_path / "whole.h5", lengths).read_bytes()
 
 
 def test_a_file_begun_by_a_version_with_other_records_is_refused(
@@ -352,7 +494,6 @@ def test_a_file_that_another_process_has_just_completed_is_not_replaced(
     assert path.read_bytes() == write_tape(tmp_path / "whole.h5", [30]).read_bytes()
 
 
-@pytest.mark.filterwarnings("ignore:.*unclosed file", "ignore:.*Exception ignored")
 def test_a_writer_that_is_forgotten_leaves_a_file_to_continue(tmp_path: Path) -> None:
     episodes = list(random_episodes(1, range(6)))
     with StoreWriter(tmp_path / "whole.h5") as writer:

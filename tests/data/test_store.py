@@ -314,7 +314,7 @@ def test_a_finished_file_is_on_the_disk_before_its_journal_goes(
 
     monkeypatch.setattr(os, "fsync", flushed)
     monkeypatch.setattr(Path, "replace", lambda *paths: [steps.append("named"), replace(*paths)][1])
-    monkeypatch.setattr(Path, "unlink", lambda path: [steps.append(f"removed {path.suffix}"), unlink(path)][1])
+    monkeypatch.setattr(Path, "unlink", lambda path, **_: [steps.append(f"removed {path.suffix}"), unlink(path)][1])
     writer.complete()
     assert steps == ["file flushed", "named", "folder flushed", "removed .journal"]
 

@@ -68,6 +68,11 @@ def forgetful_episodes(seed: int, episodes: Sequence[int]) -> Iterator[dict[str,
     yield from random_episodes(seed, list(episodes)[:-1])
 
 
+def generous_episodes(seed: int, episodes: Sequence[int]) -> Iterator[dict[str, np.ndarray]]:
+    """A broken source: it makes an episode too many."""
+    yield from random_episodes(seed, [*episodes, 1000])
+
+
 def worker_that_tells_its_process(seed: int, episodes: Sequence[int]) -> Iterator[dict[str, np.ndarray]]:
     """`slow_episodes`, leaving a file named after the process that ran it in $TOY_PIDS."""
     Path(os.environ["TOY_PIDS"], str(os.getpid())).touch()

@@ -208,11 +208,11 @@ _JOURNALED = {"task": "tape", "seed": 7}
 
 
 def make_journal(folder: Path) -> None:
-    """A collection that was interrupted after three of four episodes."""
-    writer = StoreWriter(folder / "data.h5", attributes=_JOURNALED)
+    """A collection that was interrupted after each of three of four episodes: two were on the disk before the last."""
     for number in range(3):
+        writer = StoreWriter(folder / "data.h5", attributes=_JOURNALED)
         writer.append(tape(30 * number, 30))
-    writer.abandon()
+        writer.abandon()
 
 
 def use_journal(folder: Path) -> tuple[dict[str, Any], list[str]]:

@@ -171,11 +171,13 @@ class _Recording:
 
     def records(self, episodes: Sequence[int]) -> Iterator[bytes]:
         num_made = 0
-        for episode in self.source(self.seed, episodes):
-            num_made += 1
+        for num_made, episode in enumerate(self.source(self.seed, episodes), 1):
+            if num_made > len(episodes):  # not to be recorded under the number of another one
+                break
             yield make_record(episode, self.compression, self.draw_every)
         if num_made != len(episodes):
-            raise InputError(f"The episode source made {num_made} episodes when asked for {len(episodes)}.")
+            made = f"{num_made} episodes" if num_made < len(episodes) else "more episodes"
+            raise InputError(f"The episode source made {made} when asked for {len(episodes)}.")
 
     def list_of_records(self, episodes: Sequence[int]) -> list[bytes]:
         return list(self.records(episodes))

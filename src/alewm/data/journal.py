@@ -6,7 +6,8 @@ of the record and where each frame is; see `StoreWriter`.
 
 The journal is only appended to: each record has its length, its CRC-32 and its bytes. Reading stops at the first record
 that is incomplete, and the next append overwrites it. A killed process loses no record: the operating system has them.
-A power cut takes what the system had not put onto the disk yet, which is often found as zeros.
+A power cut takes what the system had not put onto the disk yet, which is often found as zeros. Records say how many
+episodes were on the disk before them, so that damage to these is told from a power cut.
 """
 
 import json
@@ -25,7 +26,7 @@ from alewm.data import schema
 from alewm.data.checks import row_without_action
 from alewm.data.codec import Compression
 from alewm.errors import InputError
-from alewm.files import flush_folder, open_unlinked, try_lock
+from alewm.files import flush_in_place, open_unlinked, try_lock
 
 ColumnLayout = tuple[str, tuple[int, ...]]
 """What must be equal in all episodes of a file: a column's dtype and the shape of one row."""
@@ -243,6 +244,8 @@ def _read(record: bytes, *, has_frames: bool) -> tuple[EncodedEpisode, Places]:
 
 
 _PREFIX_BYTES = 12  # length (8) and CRC-32 (4), little endian
+_RECORD_BEGINS = b'{"columns":'
+_RECORD_BEGINS_AT = _PREFIX_BYTES + 4  # behind the length of the header
 
 
 def _sealed(record: bytes) -> bytes:
@@ -260,33 +263,32 @@ class Journal:
         if try_lock(self._file.fileno()) is False:
             self._file.close()
             raise InputError(f"Another process is writing {path}; wait for it to end, or write to another path.")
-        self.start_of_latest = 0
-        """Where the record that was read last begins."""
-        self._file.seek(0)
         try:
-            self._check(_sealed(first))
-            found = self._next_record()
+            found, asked = _description(self._file), json.loads(first)
             if found is None:
-                self.append(first)
-            elif json.loads(found) != json.loads(first):
-                self._refuse_others(json.loads(first), json.loads(found))
+                self._check_ours(_sealed(first))
+            elif found != asked:
+                self._refuse_others(asked, found)
+            if found != asked:
                 self._file.truncate(0)
                 self.append(first)
         except BaseException:
             self._file.close()
             raise
+        self._ends = [self._file.tell()]
 
-    def _check(self, first: bytes) -> None:
-        """Refuse a file that is not a journal: it may belong to the user."""
-        if not _holds_description(self._file) and not first.startswith(self._file.read().rstrip(b"\0")):
+    def _check_ours(self, first: bytes) -> None:
+        """Refuse what is not the beginning of a journal: it may belong to the user."""
+        self._file.seek(0)
+        if not first.startswith(self._file.read().rstrip(b"\0")):
             raise InputError(
                 f"{self.path} is in the way: while a file is written, its finished episodes are kept under that name. "
                 f"Move it away, or write to another path."
             )
-        self._file.seek(0)
 
     def _refuse_others(self, asked: dict[str, Any], found: dict[str, Any]) -> None:
-        if self._next_record() is None:
+        end = self._file.tell()
+        if _read_record(self._file) is None and next(self._found_behind(end), None) is None:
             return  # nothing was finished, so there is nothing to lose
         if asked.get("record_version") != (version := found.get("record_version")):
             raise InputError(
@@ -302,24 +304,42 @@ class Journal:
         )
 
     def replay(self) -> Iterator[bytes]:
-        """Every complete record after the description; afterwards, appending continues behind the last of them."""
-        while (record := self._next_record()) is not None:
+        """The records behind the description, up to the first that is incomplete; afterwards `keep` some of them."""
+        while (record := _read_record(self._file)) is not None:
+            self._ends.append(self._file.tell())
             yield record
 
-    def drop_from(self, start: int) -> None:
-        """Forget the record that begins at `start`, and all behind it."""
-        self._file.seek(start)
+    def keep(self, number: int) -> None:
+        """Append behind the first `number` records from now on; the others must be what a power cut can take."""
+        end = self._ends[number]
+        num_flushed = max((num_flushed_in(record) for record in self._found_behind(end)), default=0)
+        if number < num_flushed:
+            raise InputError(
+                f"{self.path} and the .partial file beside it do not have the whole of episode {number}, though "
+                f"{num_flushed} episodes were on the disk: they are damaged, or of two recordings. Put back those that "
+                f"belong together. If there are none, shorten the journal to {end} bytes to write the episodes from "
+                f"{number} on again, or delete both files to start over."
+            )
+        self._file.seek(end)
         self._file.truncate()
 
+    def _found_behind(self, end: int) -> Iterator[bytes]:
+        """Every whole record behind `end`, whatever is between them: they are found by how they begin."""
+        self._file.seek(end)
+        content, at = self._file.read(), 0
+        while (at := content.find(_RECORD_BEGINS, at + 1)) >= 0:
+            self._file.seek(end + at - _RECORD_BEGINS_AT)
+            if (record := _read_record(self._file)) is not None:
+                yield record
+
     def append(self, record: bytes) -> None:
-        """Write `record` behind the last complete one."""
+        """Write `record` behind the last one."""
         self._file.write(_sealed(record))
         self._file.flush()
 
     def flush(self) -> None:
         """Put all records onto the disk."""
-        os.fsync(self._file.fileno())
-        flush_folder(self.path.parent)
+        flush_in_place(self.path, self._file.fileno())
 
     def close(self) -> None:
         """Close the file without removing it."""
@@ -328,16 +348,7 @@ class Journal:
     def delete(self) -> None:
         """Remove the file: what it protected is complete."""
         self._file.close()
-        self.path.unlink()
-
-    def _next_record(self) -> bytes | None:
-        start = self._file.tell()
-        record = _read_record(self._file)
-        if record is None:
-            self.drop_from(start)
-        else:
-            self.start_of_latest = start
-        return record
+        self.path.unlink(missing_ok=True)
 
 
 def described_in(path: Path) -> dict[str, Any] | None:
@@ -345,24 +356,23 @@ def described_in(path: Path) -> dict[str, Any] | None:
     if not path.is_file():
         return None
     with path.open("rb") as file:
-        record = _read_record(file) if _holds_description(file) else None
-    return None if record is None else cast("dict[str, Any]", json.loads(record))
+        return _description(file)
 
 
 def remove_finished_journal(path: Path) -> None:
     """Removes the journal that a kill left beside a finished file; what is no journal stays."""
     if path.is_file() and not path.is_symlink():
         with path.open("rb") as file:
-            is_left = try_lock(file.fileno()) is not False and (_holds_description(file) or not path.stat().st_size)
+            is_left = try_lock(file.fileno()) is not False and (_description(file) or not path.stat().st_size)
         if is_left:
             path.unlink()
 
 
-def _holds_description(file: BinaryIO) -> bool:
-    """Whether the file begins with the description of a journal; it is back at its start afterwards."""
-    record = _read_record(file)
+def _description(file: BinaryIO) -> dict[str, Any] | None:
+    """What a journal begins with; the file stands behind it afterwards. None where it is no journal."""
     file.seek(0)
-    return record is not None and record[:1] == b"{"
+    record = _read_record(file)
+    return cast("dict[str, Any]", json.loads(record)) if record is not None and record[:1] == b"{" else None
 
 
 def _read_record(file: BinaryIO) -> bytes | None:

@@ -4,10 +4,11 @@ import io
 import json
 import os
 import time
+import weakref
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from itertools import chain
+from itertools import takewhile
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -25,12 +26,11 @@ from alewm.data.journal import (
     Places,
     encode_episode,
     from_bytes,
-    num_flushed_in,
     to_bytes,
     without_frames,
 )
 from alewm.errors import InputError
-from alewm.files import flush_folder, naming, open_unlinked
+from alewm.files import flush_folder, flush_in_place, naming, open_unlinked
 from alewm.interrupts import DeferredInterrupts
 from alewm.shapes import Int
 
@@ -75,9 +75,7 @@ class _Partial(io.RawIOBase):
         self._place: int | None = None
         self._is_there = False
         self._kept = np.zeros((0, 2), np.int64)
-        self._error: BaseException | None = None
-        self.is_abandoned = False
-        """Whether what HDF5 writes is dropped."""
+        self._error: BaseException | None = None  # since it happened, what HDF5 writes is dropped
 
     def expect(self, stream: bytes | memoryview, place: int | None) -> None:
         """The next stream; it is in the file already if its place is known."""
@@ -85,7 +83,8 @@ class _Partial(io.RawIOBase):
 
     def place_of_stream(self) -> int:
         """Where HDF5 put the expected stream."""
-        self.is_abandoned |= self._stream is not None
+        if self._stream is not None:
+            self._fail_misplaced()
         self.check()
         assert self._place is not None
         return self._place
@@ -98,11 +97,10 @@ class _Partial(io.RawIOBase):
         """Raises what a write failed with, or that HDF5 does not put things where it put them before."""
         if self._error is not None:
             raise self._error
-        if self.is_abandoned:
-            raise InputError(
-                f"{self.path} was begun by another version of h5py, which puts frames elsewhere. Finish it with that "
-                f"version, or delete it and its journal to start over."
-            )
+
+    def abandon(self) -> None:
+        """Leave the file as it is now."""
+        self._fail(InputError(f"{self.path} was let go of."))
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
         self._position = offset + {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self._end}[whence]
@@ -115,8 +113,8 @@ class _Partial(io.RawIOBase):
         size = len(data)
         is_known = self._takes_stream(data) and self._is_there
         if not is_known and self._overwrites_kept(size):
-            self.is_abandoned = True
-        if not is_known and not self.is_abandoned:
+            self._fail_misplaced()
+        if not is_known and self._error is None:
             try:
                 self._file.seek(self._position)
                 written = 0
@@ -157,8 +155,8 @@ class _Partial(io.RawIOBase):
     def truncate(self, size: int | None = None) -> int:
         size = self._position if size is None else size
         if len(self._kept) and size < self._kept[-1, 1]:
-            self.is_abandoned = True
-        if not self.is_abandoned:
+            self._fail_misplaced()
+        if self._error is None:
             try:
                 self._file.truncate(size)
             except BaseException as error:
@@ -166,7 +164,15 @@ class _Partial(io.RawIOBase):
         return size
 
     def _fail(self, error: BaseException) -> None:
-        self.is_abandoned, self._error = True, error
+        self._error = self._error or error
+
+    def _fail_misplaced(self) -> None:
+        self._fail(
+            InputError(
+                f"{self.path} was begun by another version of h5py, which puts frames elsewhere. Finish it with that "
+                f"version, or delete it and its journal to start over."
+            )
+        )
 
     def stream_at(self, place: int, size: int) -> bytes:
         """`size` bytes of the file, fewer at its end."""
@@ -175,7 +181,7 @@ class _Partial(io.RawIOBase):
 
     def sync(self) -> None:
         """Put all that was written onto the disk."""
-        os.fsync(self._file.fileno())
+        flush_in_place(self.path, self._file.fileno())
 
     def close(self) -> None:
         self._file.close()
@@ -222,34 +228,31 @@ class StoreWriter:
         self._columns: dict[str, list[np.ndarray]] = {}
         self._frame_checksums: dict[str, list[np.ndarray]] = {}
         self._first: EncodedEpisode | None = None
-        self._flushed, self._num_flushed = time.monotonic(), 0
         self._held = ExitStack()
         self._held.callback(self._journal.close)
+        # Also where the writer is forgotten, and at the end of the process: a thread that is stopped inside HDF5 then
+        # would make Python wait for it for ever.
+        self._let_go = weakref.finalize(self, _close_all, self._held)
         # HDF5 must not end a file that it was interrupted in continuing: it would cut off what it has not come to.
-        with naming(self.path), self._abandoned_by_errors():
+        with self._abandoned_by_errors():
             self._open()
 
     def _open(self) -> None:
         """Begin the HDF5 file, or continue it with every episode of the journal whose frames are whole."""
         self._check_free()  # again: another process may have completed it before the journal was ours
-        records, partial = self._journal.replay(), partial_path(self.path)
-        first = next(records, None)
-        if first is None:
+        recorded = [without_frames(record) for record in self._journal.replay()]
+        partial = partial_path(self.path)
+        if not recorded:
             _remove_unfinished(partial)
         elif not partial.is_file():
             raise InputError(
                 f"{partial} is missing: it has the frames of the episodes in {self._journal.path}. Put it back, or "
                 f"delete the journal too to start over."
             )
-        self._partial = _Partial(partial, continues=first is not None)
+        self._partial = _Partial(partial, continues=bool(recorded))
         self._held.callback(self._partial.close)
-        found: list[tuple[EncodedEpisode, Places]] = []
-        for record in () if first is None else chain([first], records):
-            episode, places = without_frames(record)
-            if not self._holds_frames(episode, places):
-                self._drop_from(len(found), records)
-                break
-            found.append((episode, places))
+        found = list(takewhile(lambda each: self._holds_frames(*each), recorded))
+        self._journal.keep(len(found))
         self._partial.keep(_ranges(found))
         with _uninterrupted():
             self._file = h5py.File(self._partial, "w", libver=_FORMAT)
@@ -257,19 +260,14 @@ class StoreWriter:
         for episode, places in found:
             with _uninterrupted():
                 self._write(episode, places)
+        self._flush()
+        flush_folder(self.path.parent)  # before there are episodes: a power cut could take one of the two names
 
-    def _drop_from(self, number: int, behind: Iterator[bytes]) -> None:
-        """Forget the episodes from `number` on, whose frames a power cut took; refuse if it was something else."""
-        start = self._journal.start_of_latest
-        num_flushed = max((num_flushed_in(record) for record in behind), default=0)
-        if number < num_flushed:
-            raise InputError(
-                f"{self._partial.path} does not have the frames of episode {number} as {self._journal.path} says, "
-                f"though {num_flushed} episodes were on the disk. Put back the file that belongs to the journal. If "
-                f"there is none, shorten the journal to {start} bytes to write the episodes from {number} on again, or "
-                f"delete both files to start over."
-            )
-        self._journal.drop_from(start)
+    def _flush(self) -> None:
+        """Put all episodes onto the disk."""
+        self._partial.sync()  # before the journal, which says what is there
+        self._journal.flush()
+        self._flushed, self._num_flushed = time.monotonic(), self.num_episodes
 
     def _holds_frames(self, episode: EncodedEpisode, places: Places) -> bool:
         return all(
@@ -295,19 +293,18 @@ class StoreWriter:
         self._check_open()
         episode = from_bytes(record)
         self._check_layout(episode)
-        with naming(self.path), self._abandoned_by_errors(), _uninterrupted():
+        with self._abandoned_by_errors(), _uninterrupted():
             self._journal.append(to_bytes(episode, self._write(episode), self._num_flushed))
             if time.monotonic() - self._flushed >= FLUSH_SECONDS:
-                self._partial.sync()  # before the journal, which says what is there
-                self._journal.flush()
-                self._flushed, self._num_flushed = time.monotonic(), self.num_episodes
+                self._flush()
         return episode.num_frames
 
     @contextmanager
     def _abandoned_by_errors(self) -> Iterator[None]:
         """What HDF5 did in part cannot be done again in the same way, so that nothing may follow it."""
         try:
-            yield
+            with naming(self.path):
+                yield
         except BaseException:
             self.abandon()
             raise
@@ -317,14 +314,15 @@ class StoreWriter:
         self._check_open()
         if not self._lengths:
             raise InputError(f"{self.path} would hold no episode; append at least one.")
-        with naming(self.path), self._abandoned_by_errors(), _uninterrupted():
+        with self._abandoned_by_errors(), _uninterrupted():
             self._write_index()
             self._file.close()
             self._partial.check()
             # In this order a power cut finds the journal, or the whole file under its name.
             self._partial.sync()
+            self._check_free()  # somebody may have put a file there meanwhile
             self._partial.close()
-            partial_path(self.path).replace(self.path)
+            self._partial.path.replace(self.path)
             flush_folder(self.path.parent)
             self._journal.delete()
         return self.path
@@ -351,8 +349,7 @@ class StoreWriter:
 
     def abandon(self) -> None:
         """Let go of the files, which stay for the next attempt."""
-        with suppress(Exception):  # on a full disk the journal cannot be closed without an error
-            self._held.close()
+        self._let_go()
 
     def __enter__(self) -> "StoreWriter":
         return self
@@ -448,7 +445,8 @@ def _ranges(found: Sequence[tuple[EncodedEpisode, Places]]) -> Int[np.ndarray, "
 def _check_has_journal(path: Path) -> None:
     """Refuses frames without the journal that says what they are: it may not have been moved with them."""
     partial, journal = partial_path(path), journal_path(path)
-    if partial.is_file() and not partial.is_symlink() and partial.stat().st_size and not journal.exists():
+    # The journal first: a process that completes the file takes the frames away before it.
+    if not journal.exists() and partial.is_file() and not partial.is_symlink() and partial.stat().st_size:
         _check_ours(partial)
         raise InputError(
             f"{journal} is missing: without it the frames in {partial} are of no use. Put it back, or delete {partial} "
@@ -474,8 +472,13 @@ def _check_ours(partial: Path) -> None:
         )
 
 
+def _close_all(held: ExitStack) -> None:
+    with suppress(Exception):  # on a full disk the journal cannot be closed without an error
+        held.close()
+
+
 def _close_as_a_kill_would(file: h5py.File, partial: _Partial) -> None:
-    partial.is_abandoned = True
+    partial.abandon()
     with suppress(Exception), _uninterrupted():
         file.close()
 
