@@ -209,11 +209,11 @@ class Distill:
     """Units of each of the two hidden layers."""
     horizon: int = 5
     """Blocks of actions that the network is fitted to roll out; that of planning."""
-    updates: int = 12_000
+    updates: int = 3000
     """Updates of each network."""
-    batch_size: int = 256
+    batch_size: int = 1024
     """Windows per update."""
-    learning_rate: float = 1e-2
+    learning_rate: float = 2e-2
     """Highest learning rate."""
     seed: int = 3072
     """Of the first weights and the order of windows."""

@@ -205,7 +205,7 @@ class CellJob(Train):
     """Frames of training episodes that probes and the decoder are fitted to, at most."""
     fit_updates: int = 3_000
     """Updates of each probe."""
-    distill_updates: int = 12_000
+    distill_updates: int = 3_000
     """Updates of each distilled network; as `alewm distill`."""
     distill_frames: int = 200_000
     """Frames that dynamics are distilled from: of as many training episodes as hold so many on average, spread evenly
