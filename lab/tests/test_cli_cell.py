@@ -8,7 +8,7 @@ import pytest
 from alewm.data.splits import Splits
 from alewm.data.store import EpisodeStore
 from alewm_lab.publishing.publish import publish_runs
-from alewm_lab.publishing.published import read_published
+from alewm_lab.publishing.published import read_results
 
 SMALL = ("--steps", "4", "--batch-size", "8", "--candidates", "4", "--iterations", "1")
 SMALL += ("--fit-frames", "40", "--fit-updates", "10", "--distill-frames", "300")
@@ -83,7 +83,7 @@ def test_a_cell_does_everything_once_and_comes_back_as_one_file(cell, tmp_path):
     (tmp_path / "results").mkdir()
     published = publish_runs([run, tmp_path / "runs" / "lewm"], tmp_path / "results" / "long", allow_changes=True)
     assert published.path is not None
-    (scale,) = read_published(tmp_path / "results")
+    (scale,) = read_results(tmp_path / "results").scales
     names = {name for each in scale.runs for name in each.evaluations}
     assert names == evaluated
     assert json.dumps(scale.runs[0].measurements["probes"])

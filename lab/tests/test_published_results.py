@@ -11,7 +11,7 @@ from alewm.evaluation.statistics import Proportion
 from alewm.runs.folder import portable
 from alewm_lab.publishing.main_results import comparisons, methods_table, sentences, shown_comparisons, write_marked
 from alewm_lab.publishing.publication import publication_name, read_publication
-from alewm_lab.publishing.published import read_published
+from alewm_lab.publishing.published import read_results
 from alewm_lab.publishing.result_figures import TITLE_WIDTH
 from alewm_lab.publishing.result_tables import read_paper
 from alewm_lab.publishing.results_page import results_page, write_results_page
@@ -19,7 +19,7 @@ from copied_results import RESULTS, ROOT, add, change, edit, page_of, publisher,
 
 
 def published_runs():
-    return [run for scale in read_published(RESULTS) for run in scale.runs]
+    return [run for scale in read_results(RESULTS).scales for run in scale.runs]
 
 
 @pytest.fixture(scope="module")
@@ -225,9 +225,9 @@ def test_scales_are_never_mixed(published):
     published("other-data", config={"data.fingerprint": "0" * 32})
     published("steeper", config={"training.optim.learning_rate": 2e-4})
     results = published("longer", **{"training.step": 9000})
-    scales = [(scale.example.steps, scale.example.learning_rate) for scale in read_published(results)]
+    scales = [(scale.example.steps, scale.example.learning_rate) for scale in read_results(results).scales]
     assert scales == [(9000, 5e-5), (4500, 2e-4), (4500, 5e-5), (4500, 5e-5)]
-    assert len({scale.slug for scale in read_published(results)}) == 4
+    assert len({scale.slug for scale in read_results(results).scales}) == 4
     assert page_of(results).count("## Two-Room") == 4
     # Equal headings have anchors of their own, numbered as GitHub does.
     title = "Two-Room, ViT-Tiny, 4,500 updates at 5e-5"
@@ -314,14 +314,14 @@ def test_one_training_published_twice_is_refused(published):
     published("one")
     results = published("two")
     with pytest.raises(InputError, match="One training is published twice"):
-        read_published(results)
+        read_results(results)
 
 
 def test_a_seed_trained_again_has_a_table_and_its_first_training_counts_elsewhere(published):
     published("later", success_rate=0.5)
     results = published("first")
     change(results, "first", "run", {"provenance.started": "2026-01-01T00:00:00+00:00"})
-    (configuration,) = read_published(results)[0].configurations
+    (configuration,) = read_results(results).scales[0].configurations
     assert [run.run.name for run in configuration.runs] == ["first"]
     assert [run.run.name for run in configuration.repeats] == ["later"]
     assert configuration.spread("success_rate").mean == 0.985
@@ -332,7 +332,7 @@ def test_a_seed_trained_again_has_a_table_and_its_first_training_counts_elsewher
     change(results, "later", "run", {"config.training.deterministic": True})
     assert "| 98.5, 50.0 (d) |" in page_of(results)  # in what order sums are added makes no other configuration
     published("later", evaluation="5-per-episode", success_rate=0.4)
-    (configuration,) = read_published(results)[0].configurations
+    (configuration,) = read_results(results).scales[0].configurations
     assert configuration.spread("success_rate", "5-per-episode").mean == 0.4  # only the later one was evaluated so
 
 
@@ -353,12 +353,12 @@ def test_a_configuration_with_a_hole_is_refused(published, part, name):
     results = published("damaged")
     edit(results, "damaged", "run", lambda row: row["config"][part].pop(name))
     with pytest.raises(InputError, match=rf"damaged: its config says nothing of {part}.{name}. Publish the run again"):
-        read_published(results)
+        read_results(results)
 
 
 def test_a_folder_that_is_not_there_is_refused(tmp_path):
     with pytest.raises(InputError, match="is no folder"):
-        read_published(tmp_path / "nothing")
+        read_results(tmp_path / "nothing")
 
 
 def test_paths_and_the_host_are_left_out(monkeypatch):
@@ -504,7 +504,7 @@ def test_the_main_results_prefer_long_schedules_and_keep_the_shorter_one_with_mo
     results = published("lewm-steep", evaluation="validation", success_rate=0.9)
     set_episodes(results, "alewm-long", success=lambda n: True)
     set_episodes(results, "lewm-steep", success=lambda n: n % 2 == 0)
-    found = comparisons(read_published(results), read_paper(results))
+    found = comparisons(read_results(results).scales, read_paper(results))
     assert [[cell.text for cell in row[:3]] for row in methods_table(found).rows] == [
         ["Two-Room", "12,000 at 5e-5, LeWM 2e-4", "1"],
         ["Two-Room", "4,500 at 5e-5", "2"],
@@ -529,7 +529,7 @@ def test_the_main_results_hold_what_their_caption_says_alone(published, config, 
     for method, own in (("alewm", {}), ("lewm", LEWM)):
         published(method, config=own)
         results = published(f"{method}-other", config=own | config, **{"training.step": 12_000}, **planned)
-    found = comparisons(read_published(results), read_paper(results))
+    found = comparisons(read_results(results).scales, read_paper(results))
     assert [each.schedule for each in found] == ["4,500 at 5e-5"]
 
 
@@ -540,7 +540,7 @@ def test_the_shown_comparison_has_the_settings_that_validation_chose_also_where_
         published(name, config=config, **{"training.step": 12_000})
         published(name, evaluation="validation", success_rate=rate)
     results = published("lewm", config=LEWM, **{"training.step": 12_000})
-    (comparison,) = comparisons(read_published(results), read_paper(results))
+    (comparison,) = comparisons(read_results(results).scales, read_paper(results))
     assert comparison.ours.config["objective"]["regularizer_weight"] == 0.2
     assert comparison.num_configurations == (2, 1)
     assert comparison.row()[-1] == "100.0 [8], 88.2"
@@ -555,7 +555,7 @@ def test_of_shorter_schedules_the_one_with_most_seeds_of_both_is_shown(published
                 results = published(f"{method}-{rate}-{seed}", config=changed)
     for method, config in (("alewm", {}), ("lewm", LEWM)):
         results = published(f"{method}-long", config=config, **{"training.step": 12_000})
-    found = comparisons(read_published(results), read_paper(results))
+    found = comparisons(read_results(results).scales, read_paper(results))
     assert [each.schedule for each in shown_comparisons(found)] == ["12,000 at 5e-5", "4,500 at 2e-4"]
 
 
@@ -584,7 +584,7 @@ def test_main_results_are_written_between_their_marks_alone(published, tmp_path)
 
 def test_the_findings_name_the_differences_of_the_records():
     text = (ROOT / "docs" / "findings.md").read_text()
-    found = comparisons(read_published(RESULTS), read_paper(RESULTS))
+    found = comparisons(read_results(RESULTS).scales, read_paper(RESULTS))
     assert len(found) >= 9
     for comparison in found:
         is_there = comparison.compared.difference[:-1] in text
@@ -595,4 +595,4 @@ def test_the_findings_name_the_differences_of_the_records():
 
 def test_the_figure_of_differences_has_every_comparison(whole_page):
     (figure,) = [figure for figure in whole_page[1] if figure.name == "differences"]
-    assert len(figure.data) == len(comparisons(read_published(RESULTS), read_paper(RESULTS)))
+    assert len(figure.data) == len(comparisons(read_results(RESULTS).scales, read_paper(RESULTS)))

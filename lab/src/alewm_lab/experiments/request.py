@@ -39,7 +39,10 @@ SHORT_STEPS = 10_000
 """Updates of a model at the short scale, unless asked otherwise."""
 
 LONG_STEPS = 12_000
-"""Updates of a model at the long scale: what one GPU trains in five minutes."""
+"""Updates of a model at the long scale: what one GPU trains in five minutes.
+
+From so many on methods are worth ordering; shorter schedules order nothing (docs/dev/logbook.md).
+"""
 
 
 @dataclass(frozen=True)
