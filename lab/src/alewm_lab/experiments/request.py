@@ -268,6 +268,10 @@ class Request:
         """One run per seed, as `make(*arguments, seed=seed, **options)` says."""
         return tuple(make(*arguments, seed=seed, **options) for seed in self.seeds)
 
+    def alewm_by_task(self, tasks: Iterable[str], width: int) -> dict[str, tuple[TrainingRun, ...]]:
+        """ALeWM's runs of one width, as the paper selected it."""
+        return {task: self.over_seeds(self.alewm, task, width) for task in self.tasks(*tasks)}
+
     def both_methods(self, tasks: Iterable[str], width: int) -> dict[tuple[str, str], tuple[TrainingRun, ...]]:
         """ALeWM's and LeWM's runs of one width, by task and method."""
         groups = {}
