@@ -21,7 +21,7 @@ SMALL = PlanningConfig(cem=CEMConfig(num_candidates=6, num_iterations=2, num_eli
 @pytest.mark.parametrize("name", ["two-room", "push-t", "reacher"])
 def test_what_a_first_plan_imagines_is_what_then_happens(name):
     """Exactly, also where engines hide state: an episode begins by loading a row, as the copies do."""
-    standard = simulated_pairs(name, None, 3, 0)
+    standard = simulated_pairs(name, 3)
     env, num_compared = standard.task.make_vector_env(1), 0
     for index in range(3):
         policy = TrueSimulator(env, standard.task.make_vector_env, state_cost(name), standard.statistics, SMALL)
@@ -33,7 +33,7 @@ def test_what_a_first_plan_imagines_is_what_then_happens(name):
 
 
 def test_planning_in_the_simulator_reaches_goals_that_its_floors_do_not():
-    standard = simulated_pairs("two-room", None, 6, 0)
+    standard = simulated_pairs("two-room", 6)
     planning = PlanningConfig(cem=CEMConfig(num_candidates=100, num_iterations=10, num_elites=10))
     plans = [
         plan_pair("two-room", standard.statistics, planning, standard.pairs.take([index]))
@@ -45,7 +45,7 @@ def test_planning_in_the_simulator_reaches_goals_that_its_floors_do_not():
 
 
 def test_blocks_that_were_not_executed_are_where_the_next_search_begins_and_its_noise_is_its_own(monkeypatch):
-    standard = simulated_pairs("two-room", None, 1, 0)
+    standard = simulated_pairs("two-room", 1)
     planning = PlanningConfig(cem=SMALL.cem, horizon=3, executed_blocks=1)
     env = standard.task.make_vector_env(1)
     searches, keys = [], []
@@ -108,7 +108,7 @@ def test_processes_change_nothing_missed_pairs_are_named_and_planned_ones_are_ke
         alewm_bench(*arguments[:-1], 2, "--jobs", 1, "--out", "records/again.jsonl")
     assert "planning.cem.num_iterations" in capsys.readouterr().err
     with pytest.raises(InputError, match="Unknown episode with a pair '3'"):
-        simulated_pairs("two-room", None, 3, 0).only([3])
+        simulated_pairs("two-room", 3).only([3])
 
 
 @pytest.fixture
