@@ -24,14 +24,9 @@ from alewm.workers import num_available_cores
 from alewm_lab.experiments.experiment import Animation, Experiment, ExperimentFigure, Outcome, Results
 from alewm_lab.experiments.framework import RECIPES, chains, data_notes, execute, planned, recipe
 from alewm_lab.experiments.request import Request, make_scale
-from smoke_runs import CPU, perform, smoke_library
+from smoke_runs import CPU, perform
 
 PAPER = Request(make_scale("paper"), SEEDS)
-
-
-@pytest.fixture
-def library(tmp_path_factory):
-    return smoke_library(tmp_path_factory)
 
 
 def configured_by(command):

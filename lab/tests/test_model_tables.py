@@ -4,12 +4,7 @@ import pytest
 
 from alewm.errors import InputError
 from alewm_lab.publishing.published import read_results
-from copied_results import change, edit, page_of, publisher, replace_table
-
-
-@pytest.fixture
-def published(tmp_path):
-    return publisher(tmp_path)
+from copied_results import change, edit, page_of, replace_table
 
 
 def measure(results, run: str, content: dict) -> None:

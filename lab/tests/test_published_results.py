@@ -15,7 +15,7 @@ from alewm_lab.publishing.published import read_results
 from alewm_lab.publishing.result_figures import TITLE_WIDTH
 from alewm_lab.publishing.result_tables import read_paper
 from alewm_lab.publishing.results_page import results_page, write_results_page
-from copied_results import RESULTS, ROOT, add, change, edit, page_of, publisher, replace_table, rows_of
+from copied_results import RESULTS, ROOT, add, change, edit, page_of, replace_table, rows_of, table_rows
 
 
 def published_runs():
@@ -48,11 +48,6 @@ def test_figures_that_written_pages_show_are_committed_and_those_of_the_records(
     for name in shown:
         committed = (ROOT / "docs/images/results" / name).read_text().splitlines()[-1]
         assert committed == drawn[name], "out of date, repeat: alewm-lab results --out docs/results.md"
-
-
-@pytest.fixture
-def published(tmp_path):
-    return publisher(tmp_path)
 
 
 def test_figures_are_drawn_beside_the_page_and_old_ones_removed(published, tmp_path):
@@ -159,13 +154,12 @@ def test_other_configurations_stand_in_rows_of_their_own_with_what_makes_them_di
     lewm = {"objective.method": "lewm", "model.has_selector": False, "model.latent_dim": 32, "model.capacities": [32]}
     results = published("lewm", config=lewm, mean_capacity=32.0)
     text = page_of(results)
-    rows = [re.split(r"\s*\|\s*", line)[1:] for line in text.splitlines() if line.startswith("| ")]
-    by_name = {row[0]: row for row in reversed(rows)}  # those of the first table
-    assert by_name["ALeWM, weight_decay 0.001"][-2] == "100.00 ± 0.00 at 8"
-    assert by_name["ALeWM, q frozen at the prior"][-2] == "–"
+    by_name = {row[0]: row for row in reversed(table_rows(text))}  # those of the first table
+    assert by_name["ALeWM, weight_decay 0.001"][-1] == "100.00 ± 0.00 at 8"
+    assert by_name["ALeWM, q frozen at the prior"][-1] == "–"
     assert by_name["ALeWM"][4] == "−1"
     assert by_name["LeWM"][1:5] == ["32", "0.3", "–", "–"]
-    assert by_name["LeWM"][-2] == "95.00 ± 0.00 at 32"
+    assert by_name["LeWM"][-1] == "95.00 ± 0.00 at 32"
     assert "98.5 (95.7 to 99.5), one seed" in by_name["LeWM"]
 
 
@@ -178,19 +172,24 @@ def test_commands_of_configurations_that_differ_in_a_column_are_told_apart(publi
     assert '\nALeWM, d = 192, s_q = 0.3; [seed 3073](../results/here/slow.jsonl.gz "slow")' in text
 
 
-def test_q_over_updates_is_shown_where_it_was_learned(published, tmp_path):
+def shown_in(results, kind):
+    """What the page's figures of one kind show."""
+    _, figures = results_page(results, results.parent / "page.md")
+    return [figure.data for figure in figures if figure.name.endswith(f"-{kind}")]
+
+
+def test_q_over_updates_is_shown_where_it_was_learned(published):
     results = published("frozen", config={"objective.freezes_selector": True})
-    assert not [each for each in results_page(results, tmp_path / "page.md")[1] if each.name.endswith("-dynamics")]
+    assert shown_in(results, "dynamics") == []
     published("learned")
-    (dynamics,) = [each for each in results_page(results, tmp_path / "page.md")[1] if each.name.endswith("-dynamics")]
-    assert [" ".join(title.split()) for title, _ in dynamics.data] == ["ALeWM, d = 192, seed = 3073"]
+    (dynamics,) = shown_in(results, "dynamics")
+    assert [" ".join(title.split()) for title, _ in dynamics] == ["ALeWM, d = 192, seed = 3073"]
 
 
-def test_titles_of_panels_fit_them(published, tmp_path):
+def test_titles_of_panels_fit_them(published):
     changes = {"objective.prior_weight": 0.003, "training.optim.selector_delay": 0.125}
     results = published("long", config=changes)
-    (dynamics,) = [each for each in results_page(results, tmp_path / "page.md")[1] if each.name.endswith("-dynamics")]
-    ((title, _),) = dynamics.data
+    (((title, _),),) = shown_in(results, "dynamics")
     lines = title.splitlines()
     assert max(map(len, lines)) <= TITLE_WIDTH
     assert lines[-1].split() == ["seed", "=", "3073"]
@@ -253,18 +252,13 @@ def test_imposed_capacities_and_other_settings_have_tables(published):
         changes = {"evaluated.planning.capacity": str(k), "success_rate": rate, "interval": interval}
         published("alewm", evaluation=f"capacity-{k}", **changes)
     results = published("alewm", evaluation="validation", **{"evaluated.split": "validation", "success_rate": 0.7})
-    text, figures = results_page(results, results.parent / "page.md")
+    text = page_of(results)
     assert "| k = 8 | k = 32 | k = 64 | as chosen |" in text
     assert "| 99.0 (90.0 to 100.0), one seed | 60.0 (" in text
     assert "| validation | 200 | ALeWM | 192 |" in text
-    (sweep,) = [figure for figure in figures if figure.name.endswith("-capacities")]
+    (sweep,) = shown_in(results, "capacities")
     imposed = [[8.0, 0.0, 99.0, 90.0, 100.0], [32.0, 0.0, 60.0, 50.0, 70.0], [64.0, 0.0, 50.0, 40.0, 60.0]]
-    assert sweep.data == [["ALeWM, d = 192", [*imposed, [8.0, 0.0, 98.5, 95.7, 99.5]]]]
-
-
-def sweeps(results):
-    _, figures = results_page(results, results.parent / "page.md")
-    return [figure.data for figure in figures if figure.name.endswith("-capacities")]
+    assert sweep == [["ALeWM, d = 192", [*imposed, [8.0, 0.0, 98.5, 95.7, 99.5]]]]
 
 
 def test_imposed_and_chosen_capacities_are_compared_on_the_same_seeds(published):
@@ -272,7 +266,7 @@ def test_imposed_and_chosen_capacities_are_compared_on_the_same_seeds(published)
     results = published("other", config={"training.seed": 9}, success_rate=0.1)
     chosen = "98.5 (95.7 to 99.5), one seed | 8.00 |"
     assert [line for line in page_of(results).splitlines() if line.endswith(chosen) and "| 3073 |" in line]
-    (sweep,) = sweeps(results)
+    (sweep,) = shown_in(results, "capacities")
     assert sweep[0][1][-1] == [8.0, 0.0, 98.5, 95.7, 99.5]
 
 
@@ -280,7 +274,7 @@ def test_a_curve_has_the_same_seeds_at_every_point(published):
     """A seed on which fewer capacities were imposed would make some points a mean of two and others of one."""
     impose(published, "swept", 8, 32, 64)
     results = impose(published, "ends", 8, 64, config={"training.seed": 9}, success_rate=0.1)
-    (sweep,) = sweeps(results)
+    (sweep,) = shown_in(results, "capacities")
     assert {point[2] for point in sweep[0][1]} == {98.5}
     assert " ± " in next(line for line in page_of(results).splitlines() if "| 98.5 (95.7 to 99.5), one seed | " in line)
 
@@ -288,7 +282,7 @@ def test_a_curve_has_the_same_seeds_at_every_point(published):
 def test_two_imposed_capacities_are_no_curve(published):
     results = impose(published, "ends", 8, 64)
     assert "| k = 8 | k = 64 | as chosen |" in page_of(results)
-    assert sweeps(results) == []
+    assert shown_in(results, "capacities") == []
 
 
 def test_a_page_without_the_paper_s_table_has_no_column_for_it(published):
@@ -387,7 +381,11 @@ LEWM = {
 
 def rows_of_comparison(page: str) -> list[list[str]]:
     (table,) = [part for part in page.split("\n\n") if "| minus LeWM (points) |" in part]
-    return [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()[2:]]
+    return table_rows(table)[2:]
+
+
+def rows_after_long_schedules(page: str) -> list[list[str]]:
+    return table_rows(page.split("## Methods after long schedules")[1].split("\n## ")[0])[2:]
 
 
 def set_episodes(results, run, **columns) -> None:
@@ -446,9 +444,7 @@ def test_after_long_schedules_each_method_has_the_rate_that_is_best_on_validatio
             published(name, evaluation="validation", success_rate=success)
     for name, num_reached in (("alewm-5e-05", 200), ("alewm-0.0002", 0), ("lewm-5e-05", 0), ("lewm-0.0002", 150)):
         set_episodes(results, name, success=lambda n, most=num_reached: n < most)
-    section = page_of(results).split("## Methods after long schedules")[1].split("\n## ")[0]
-    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in section.splitlines() if "12,000" in line]
-    by_method = {row[2]: row for row in rows}
+    by_method = {row[2]: row for row in rows_after_long_schedules(page_of(results))}
     assert by_method["ALeWM"][4:7] == ["5e-5", "0.3", "2"]
     assert by_method["LeWM"][4:7] == ["2e-4", "0.09", "2"]
     assert by_method["ALeWM"][-3].startswith("+25.0 (")
@@ -465,16 +461,12 @@ def test_more_validation_pairs_decide_where_all_configurations_have_them(publish
         if rate in finely_validated:
             published(f"alewm-{rate}", evaluation="validation_5-per-episode", success_rate=many)
     results = published("lewm", config=LEWM, **{"training.step": 12_000})
-    section = page_of(results).split("## Methods after long schedules")[1].split("\n## ")[0]
-    (row,) = (
-        [cell.strip() for cell in line.strip("|").split("|")] for line in section.splitlines() if "| ALeWM |" in line
-    )
+    (row,) = (row for row in rows_after_long_schedules(page_of(results)) if row[2] == "ALeWM")
     assert row[4] == chosen
 
 
 def test_tiny_models_of_long_schedules_are_chosen_on_their_own_validation_pairs(whole_page):
-    section = whole_page[0].split("## Methods after long schedules")[1].split("\n## ")[0]
-    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in section.splitlines()]
+    rows = rows_after_long_schedules(whole_page[0])
     ours, lewm = (next(row for row in rows if row[2:4] == [name, "13,200"]) for name in ("ALeWM", "LeWM"))
     assert (ours[4:8], lewm[4:8]) == (
         ["2e-3", "0.3", "2", "3072, 3073, 3074"],

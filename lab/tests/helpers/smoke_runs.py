@@ -2,6 +2,7 @@
 
 from typing import cast
 
+import pytest
 import torch
 
 from alewm.sweeps.library import Library
@@ -12,7 +13,8 @@ CPU = torch.device("cpu")
 OWN_DATA = cast("OwnData", make_scale("smoke").own_data)
 
 
-def smoke_library(tmp_path_factory):
+@pytest.fixture
+def library(tmp_path_factory):
     """The runs that this session has trained so far, beside the Two-Room episodes of small images they learn from."""
     folder = tmp_path_factory.getbasetemp() / "smoke"
     library = Library(folder / "runs", folder / "data")
