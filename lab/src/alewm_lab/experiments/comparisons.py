@@ -19,9 +19,9 @@ from alewm_lab.experiments.experiment import (
     ExperimentFigure,
     Groups,
     Outcome,
-    Planned,
     Recipe,
     Results,
+    RunsWithSettings,
     rows_of,
     success_cells,
     success_columns,
@@ -38,7 +38,7 @@ def _selected_models(request: Request) -> tuple[dict[str, Runs], Runs]:
 
 
 def _curve(
-    results: Results, task: str, fixed: Mapping[int, Planned], own: Planned, fixed_label: str = "fixed prefix"
+    results: Results, task: str, fixed: Mapping[int, RunsWithSettings], own: RunsWithSettings, fixed_label: str
 ) -> Curve:
     """A task's success at fixed capacities, and where it is planned with the capacity that its model chooses."""
     points = tuple(Point.of(k, results.over_seeds(*at), results.interval(*at)) for k, at in fixed.items())
@@ -61,7 +61,7 @@ def build_prefix_sweep(request: Request) -> Experiment:
             imposed = {k: (group, settings) for k, settings in fixed.items()}
             own = results.success_cell(group, modal), results.capacity_cell(group, modal)
             rows.append([TASK_TITLES[task], *success_cells(list(imposed.values()), results), *own])
-            curves.append(_curve(results, task, imposed, (group, modal)))
+            curves.append(_curve(results, task, imposed, (group, modal), "fixed prefix"))
         head = ["task", *(f"k = {k}" for k in ks), "selector", "selector's E[K]"]
         text = (
             "Test success (%, mean ± SEM over seeds) of ALeWM planned with each fixed capacity and with the capacity "

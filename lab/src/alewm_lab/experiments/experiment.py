@@ -289,17 +289,17 @@ class Contest(Generic[Key]):
         )
 
 
-Planned = tuple[Runs, EvaluationSettings]
+RunsWithSettings = tuple[Runs, EvaluationSettings]
 """Runs over seeds, and how they are planned with."""
 
 
-def success_cells(compared: Sequence[Planned], results: Results) -> list[Cell]:
+def success_cells(compared: Sequence[RunsWithSettings], results: Results) -> list[Cell]:
     """Success of each, the best marked."""
     rates = [results.over_seeds(*each).mean for each in compared]
     return mark_best([results.success_cell(*each) for each in compared], rates)
 
 
-def success_columns(task: str, compared: Sequence[Planned], results: Results) -> dict[str, list[Cell]]:
+def success_columns(task: str, compared: Sequence[RunsWithSettings], results: Results) -> dict[str, list[Cell]]:
     """By title: one task's success, the best marked, and planning capacity."""
     return {
         f"{TASK_TITLES[task]} SR (%)": success_cells(compared, results),

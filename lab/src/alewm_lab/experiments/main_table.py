@@ -87,14 +87,14 @@ def _outcome(request: Request, blocks: Blocks, results: Results, test: Evaluatio
         "at its best width. Bars are SEM over seeds."
     )
     runs = unique([run for block in blocks.values() for rows in block.values() for run in rows])
-    places = {
-        key: {method: _place(results, block[method], test) for method in METHODS} for key, block in blocks.items()
+    standings = {
+        key: {method: _standing(results, block[method], test) for method in METHODS} for key, block in blocks.items()
     }
-    overview = ExperimentFigure("overview", caption, _overview(places), results.commands(runs, test))
-    return Outcome(tables, (overview,), findings=_findings(list(places.values())))
+    overview = ExperimentFigure("overview", caption, _overview(standings), results.commands(runs, test))
+    return Outcome(tables, (overview,), findings=_findings(list(standings.values())))
 
 
-class Place(NamedTuple):
+class Standing(NamedTuple):
     """Of one method: planning capacity and success in percent, with their standard errors over seeds."""
 
     capacity: float
@@ -103,9 +103,9 @@ class Place(NamedTuple):
     success_sem: float
 
 
-def _place(results: Results, runs: Runs, test: EvaluationSettings) -> Place:
+def _standing(results: Results, runs: Runs, test: EvaluationSettings) -> Standing:
     capacity, success = results.over_seeds(runs, test, "mean_capacity"), results.over_seeds(runs, test)
-    return Place(capacity.mean, 100 * success.mean, capacity.sem or 0.0, 100 * (success.sem or 0.0))
+    return Standing(capacity.mean, 100 * success.mean, capacity.sem or 0.0, 100 * (success.sem or 0.0))
 
 
 def _title(width: int) -> str:
@@ -176,12 +176,12 @@ def _counts_table(request: Request, blocks: Blocks, results: Results, test: Eval
     return Table.of("capacity-counts", request.caption(text), head, rows)
 
 
-def _findings(compared: Sequence[Mapping[str, Place]]) -> tuple[str, ...]:
+def _findings(compared: Sequence[Mapping[str, Standing]]) -> tuple[str, ...]:
     """The text's ranges, computed."""
     ours, findings = METHODS[-1], []
     for rival in METHODS[:-1]:
-        gains = [places[ours].success - places[rival].success for places in compared]
-        changes = [100 * (places[ours].capacity / places[rival].capacity - 1) for places in compared]
+        gains = [each[ours].success - each[rival].success for each in compared]
+        changes = [100 * (each[ours].capacity / each[rival].capacity - 1) for each in compared]
         findings.append(
             f"Against {rival}: success {min(gains):+.2f} to {max(gains):+.2f} percentage points, planning capacity "
             f"{min(changes):+.0f} to {max(changes):+.0f} %; ALeWM has the higher mean success in "
@@ -191,15 +191,15 @@ def _findings(compared: Sequence[Mapping[str, Place]]) -> tuple[str, ...]:
     return tuple(findings)
 
 
-def _overview(places: Mapping[tuple[int, str], Mapping[str, Place]]) -> Draw:
-    widths, tasks = (list(dict.fromkeys(parts)) for parts in zip(*places, strict=True))
+def _overview(standings: Mapping[tuple[int, str], Mapping[str, Standing]]) -> Draw:
+    widths, tasks = (list(dict.fromkeys(parts)) for parts in zip(*standings, strict=True))
 
     def draw(theme: Theme) -> Figure:
         figure, panels = panel_grid(len(widths), panel=(3.1, 3.3), margin=(0.9, 0.0), sharey=True)
         for axes, width in zip(panels, widths, strict=True):
             axes.set(title=f"{BACKBONES[width]}, d_max = {width}", xlabel="mean planning capacity")
             axes.set_xscale("log", base=2)
-            for (own_width, task), found in places.items():
+            for (own_width, task), found in standings.items():
                 if own_width != width:
                     continue
                 color = theme.color(tasks.index(task))
