@@ -13,9 +13,9 @@ from alewm.errors import InputError
 from alewm.sweeps.library import config_key
 from alewm.training.config import RunConfig
 from alewm.training.presets import preset, preset_names
-from alewm_lab.publishing.published import read_published
+from alewm_lab.publishing.published import read_results
 
-STORED = [run for scale in read_published(Path(__file__).parents[1] / "results") for run in scale.runs]
+STORED = [run for scale in read_results(Path(__file__).parents[1] / "results").scales for run in scale.runs]
 
 
 @pytest.mark.parametrize("name", preset_names()[::7])

@@ -9,7 +9,7 @@ from alewm_lab.experiments.ablations import VARIANTS, learns_q, misfit, only_one
 from alewm_lab.experiments.experiment import Results
 from alewm_lab.experiments.framework import recipe
 from alewm_lab.experiments.request import Request, make_scale
-from smoke_runs import perform, smoke_library
+from smoke_runs import perform
 
 PAPER = Request(make_scale("paper"), SEEDS[:1], ("two-room", "192"))
 
@@ -57,8 +57,7 @@ def test_capacities_are_imposed_where_there_is_a_choice():
     assert all(ks == [8, 192] for ks in by_name.values())
 
 
-def test_the_tables_say_what_run_folders_say(tmp_path_factory):
-    library = smoke_library(tmp_path_factory)
+def test_the_tables_say_what_run_folders_say(library):
     experiment, outcome = perform("ablations", library)
     request, results = experiment.request, Results(library)
     success, selector, capacities = outcome.tables

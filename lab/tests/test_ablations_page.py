@@ -12,8 +12,8 @@ from alewm_lab.experiments.capacity_dynamics import PATH_HEAD
 from alewm_lab.publishing.published import PublishedRun, read_results
 from alewm_lab.publishing.result_tables import read_paper
 from alewm_lab.publishing.results_page import scale_section, scale_title
+from copied_results import ROOT, table_rows
 
-ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/ablations.md").read_text()
 PUBLISHED = read_results(ROOT / "results")
 RUNS = {(run.run.folder.parent.name, run.run.name): run for scale in PUBLISHED.scales for run in scale.runs}
@@ -109,12 +109,7 @@ def measured(place: str) -> list[str]:
     return [name for name, places in VARIANTS.items() if getattr(places, place)]
 
 
-def rows(text: str) -> list[list[str]]:
-    lines = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("| ")]
-    return [[cell.strip() for cell in line] for line in lines]
-
-
-SUMMARY = {row[0]: row for row in rows(PAGE.split("± is the standard error")[0])[1:]}
+SUMMARY = {row[0]: row for row in table_rows(PAGE.split("± is the standard error")[0])[1:]}
 
 
 def test_the_summary_has_a_row_for_each_variant():
@@ -154,7 +149,7 @@ def test_tiny_successes_are_those_that_were_published(name, seeds, place):
 @pytest.mark.parametrize("name", VARIANTS)
 def test_the_table_of_tiny_models_is_that_of_the_records(name):
     section = PAGE.split("## Two-Room with tiny models")[1].split("Against the same seed")[0]
-    (row,) = [row for row in rows(section) if row[0] == name]
+    (row,) = [row for row in table_rows(section) if row[0] == name]
     own, others = (
         [[bool(episode["success"]) for episode in run.episodes[TINY_SETTINGS]] for run in tiny_runs(each, SEEDS)]
         for each in (name, "nothing: ALeWM")
@@ -169,7 +164,7 @@ def test_the_table_of_tiny_models_is_that_of_the_records(name):
 @pytest.mark.parametrize(("name", "weight"), [("nested dropout", "0.3"), ("nested dropout, λ 0.09", "0.09")])
 def test_nested_dropout_is_scored_at_every_capacity(name, weight, pairs, start):
     section = PAGE.split("| nested dropout with every prefix imposed")[1]
-    (row,) = [row for row in rows(section) if row[:2] == [f"{pairs} pairs (%)", weight]]
+    (row,) = [row for row in table_rows(section) if row[:2] == [f"{pairs} pairs (%)", weight]]
     for k, shown in zip((2, 4, 8, 16, 32), row[2:], strict=True):
         # On test pairs the prior's mode, 2, is the default.
         imposed = "" if (pairs, k) == ("test", 2) else f"_capacity-{k}"
@@ -197,7 +192,7 @@ def row_of_results(column: str, name: str) -> dict[str, str]:
     method, is_lewm = VARIANTS[name].paper_size.split(", d = ")[0], name == "LeWM"
     selector = {"nested dropout, full target": "–", "LeWM": "–", "a slower selector, s_q 0.3": "0.3"}.get(name, "3")
     settings = [method, "192", "0.09" if is_lewm else "0.3", selector, "–" if is_lewm else "3"]
-    tables = [rows(text) for text in RESULTS_SECTION.split("\n\n") if text.startswith("| method")]
+    tables = [table_rows(text) for text in RESULTS_SECTION.split("\n\n") if text.startswith("| method")]
     ((head, _, *body),) = [table for table in tables if column in table[0]]
     (found,) = [row for row in body if row[:5] == settings]
     return dict(zip(head, found, strict=True))
@@ -210,7 +205,7 @@ def successes(run: tuple[str, str]) -> list[bool]:
 @pytest.mark.parametrize("name", measured("paper_size"))
 def test_the_table_at_the_paper_s_size_is_that_of_the_records(name):
     section = PAGE.split("## Two-Room at the paper's size")[1].split("Against the same seed")[0]
-    head, *body = rows(section)
+    head, *body = table_rows(section)
     (row,) = [dict(zip(head, row, strict=True)) for row in body if row[0] == name]
     way, end = row_of_results("q farthest from π₀", name), row_of_results("variance off by", name)
     assert row.items() >= {column: way[column] for column in PATH_HEAD}.items()
@@ -231,7 +226,7 @@ def test_recoveries_are_those_of_the_studies(name):
     tables = {study.name: study.markdown for study in PUBLISHED.studies}
     lines = [line for study in ("oscillator-remedies", "oscillator") for line in tables[study].splitlines()]
     line = next(line for line in lines if line.startswith(f"| {VARIANTS[name].oscillators}"))
-    assert rows(line)[0][6] == SUMMARY[name][8]
+    assert table_rows(line)[0][6] == SUMMARY[name][8]
 
 
 def test_what_was_not_run_is_said():

@@ -8,7 +8,7 @@ import pytest
 from alewm.data.splits import Splits
 from alewm.data.store import EpisodeStore
 from alewm_lab.publishing.publish import publish_runs
-from alewm_lab.publishing.published import read_published
+from alewm_lab.publishing.published import read_results
 
 SMALL = ("--steps", "4", "--batch-size", "8", "--candidates", "4", "--iterations", "1")
 SMALL += ("--fit-frames", "40", "--fit-updates", "10", "--distill-frames", "300")
@@ -16,24 +16,13 @@ SMALL += ("--distill-updates", "10", "--decoder-updates", "5")
 
 
 @pytest.fixture
-def cell(tmp_path, monkeypatch, capsys):
+def cell(alewm_here):
     """Runs `alewm-lab cell ...` in this process on a small file; what it printed."""
-    from alewm.cli.main import main as alewm
-    from alewm_lab.cli.main import main
-
-    monkeypatch.chdir(tmp_path)
-    collect = "alewm collect two-room --out two-room.h5 --episodes 20 --max-steps 40 --image-size 28 --jobs 1"
-    monkeypatch.setattr("sys.argv", collect.split())
-    alewm()
-
-    def run(preset, *options):
-        words = ["cell", preset, "--data", "two-room.h5", "--device", "cpu", *SMALL, *options]
-        monkeypatch.setattr("sys.argv", ["alewm-lab", *words])
-        capsys.readouterr()
-        main()
-        return capsys.readouterr()
-
-    return run
+    short = ("--episodes", 20, "--max-steps", 40, "--image-size", 28, "--jobs", 1)
+    alewm_here("collect", "two-room", "--out", "two-room.h5", *short)
+    return lambda preset, *options: alewm_here(
+        "cell", preset, "--data", "two-room.h5", "--device", "cpu", *SMALL, *options
+    )
 
 
 class CutError(Exception):
@@ -64,7 +53,7 @@ def test_a_cell_does_everything_once_and_comes_back_as_one_file(cell, tmp_path):
     rest = {f"{each}{search}" for each in (*pairs, "goal-full_")}
     distilled = {f"{search}_dynamics-distilled", f"5-per-episode_{search}_dynamics-distilled"}
     assert evaluated == imposed | rest | distilled
-    assert said.out.splitlines()[-2:] == ["shared/alewm", "runs/alewm"]
+    assert said.splitlines()[-2:] == ["shared/alewm", "runs/alewm"]
     assert (shared / "decoder").is_dir()
     assert json.loads((run / "decoder" / "decoder.json").read_text())["settings"]["num_updates"] == 5
     (distilled_to, *_) = run.glob("distilled/*/distilled.json")
@@ -83,7 +72,7 @@ def test_a_cell_does_everything_once_and_comes_back_as_one_file(cell, tmp_path):
     (tmp_path / "results").mkdir()
     published = publish_runs([run, tmp_path / "runs" / "lewm"], tmp_path / "results" / "long", allow_changes=True)
     assert published.path is not None
-    (scale,) = read_published(tmp_path / "results")
+    (scale,) = read_results(tmp_path / "results").scales
     names = {name for each in scale.runs for name in each.evaluations}
     assert names == evaluated
     assert json.dumps(scale.runs[0].measurements["probes"])

@@ -14,7 +14,7 @@ from alewm.evaluation.settings import EvaluationSettings
 from alewm.planning.planner import PlanningConfig
 from alewm.planning.search import CEMConfig
 from alewm_lab.publishing.publication import read_publication
-from alewm_lab.publishing.published import read_published
+from alewm_lab.publishing.published import read_results
 from command_line import SEARCH, contents
 
 
@@ -82,7 +82,7 @@ def test_publishing_again_adds_what_is_new_in_another_file(evaluated, alewm_here
     assert {row["settings"] for row in read_publication(second)} == {later.name}
     assert contents(tmp_path / "results").items() > before.items()
     # Both files together are one run, whichever is read first.
-    ((only,),) = [scale.runs for scale in read_published(tmp_path / "results")]
+    ((only,),) = [scale.runs for scale in read_results(tmp_path / "results").scales]
     assert only.run.folder == first
     assert later.name in only.evaluations
     assert len(only.evaluations) == 2

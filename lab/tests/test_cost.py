@@ -13,7 +13,7 @@ from alewm.training.presets import SEEDS, preset
 from alewm_lab.experiments import framework as cost
 from alewm_lab.experiments.framework import RECIPES, estimated_hours, evaluation_cost, update_cost
 from alewm_lab.experiments.request import Request, make_scale
-from alewm_lab.publishing.published import read_published
+from alewm_lab.publishing.published import read_results
 
 ROOT = Path(__file__).parents[2]
 PAPER = Request(make_scale("paper"), SEEDS)
@@ -38,7 +38,7 @@ def recorded_updates(size):
 
 
 def test_the_figures_are_those_that_were_recorded():
-    runs = {run.run.name: run for scale in read_published(ROOT / "results") for run in scale.runs}
+    runs = {run.run.name: run for scale in read_results(ROOT / "results").scales for run in scale.runs}
     _, paces = runs["alewm-192-3072"].run.scalars()["windows_per_second"]
     assert 128 / median(paces) == pytest.approx(TINY, rel=1e-4)
     assert round(recorded_updates("latent width D")[384] / 1000, 5) == SMALL

@@ -53,7 +53,7 @@ def test_clipping_is_torch_s_for_every_model():
 
 
 def test_batch_norm_is_torch_s_for_every_model():
-    ours, theirs = EnsembleBatchNorm(2, 4, torch.device("cpu")), [nn.BatchNorm1d(4) for _ in range(2)]
+    ours, theirs = EnsembleBatchNorm(2, 4), [nn.BatchNorm1d(4) for _ in range(2)]
     scale, shift = torch.ones(2, 4), torch.zeros(2, 4)
 
     def assert_equal(x, *, training):
@@ -89,7 +89,7 @@ def test_q_starts_at_the_prior_and_a_frozen_selector_stays_there():
     reverse_rank = torch.arange(8, 0, -1.0)
     prior = reverse_rank**-1.5 / (reverse_rank**-1.5).sum()
     torch.testing.assert_close(history.mean_q[0], prior.expand(2, 8), rtol=1e-4, atol=1e-6)
-    models = OscillatorModels([quick(prior_degree=-1.5)], torch.device("cpu"))
+    models = OscillatorModels([quick(prior_degree=-1.5)])
     features, _ = models.encode(torch.randn(1, 5, 9, 10), training=True)
     torch.testing.assert_close(
         models.capacity_logits(features).softmax(-1)[0], prior.expand(5, 8), rtol=1e-4, atol=1e-6
@@ -105,7 +105,7 @@ def test_a_delayed_selector_holds_the_prior_until_its_time():
 
 
 def test_the_selector_s_gradient_does_not_reach_the_encoder():
-    models = OscillatorModels([quick()], torch.device("cpu"))
+    models = OscillatorModels([quick()])
     features, _ = models.encode(torch.randn(1, 5, 9, 10), training=True)
     gradient = torch.autograd.grad(models.capacity_logits(features).sum(), models.model_rows, allow_unused=True)[0]
     assert gradient is None
@@ -117,7 +117,7 @@ def test_exact_marginalisation_is_the_expectation_of_the_sampled_loss():
     from alewm_lab.oscillator.training import Batch, EnsembleObjective
 
     sampled, marginal = quick(), quick(control="marginal")
-    models = OscillatorModels([sampled], torch.device("cpu"))
+    models = OscillatorModels([sampled])
     log_prior = log_polynomial_prior(8, sampled.prior_degree)[None]
     generator = torch.Generator().manual_seed(0)
     observation, action = torch.randn(1, 16, 9, 10, generator=generator), torch.randn(1, 16, 8, 2, generator=generator)
@@ -125,7 +125,7 @@ def test_exact_marginalisation_is_the_expectation_of_the_sampled_loss():
 
     def prediction(run):
         batch = Batch(observation, action, u, gumbel_noise(1, 16, 8, generator=generator))
-        return EnsembleObjective([run], log_prior)(models, batch).prediction.detach()
+        return EnsembleObjective(run, log_prior)(models, batch).prediction.detach()
 
     draws = torch.cat([prediction(sampled) for _ in range(150)])
     standard_error = float(draws.std() / 150**0.5)

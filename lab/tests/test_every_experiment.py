@@ -8,12 +8,7 @@ from PIL import Image
 
 from alewm_lab.experiments.framework import RECIPES
 from alewm_lab.publishing.experiment_page import write_experiments_report, write_outcome
-from smoke_runs import perform, smoke_library
-
-
-@pytest.fixture
-def library(tmp_path_factory):
-    return smoke_library(tmp_path_factory)
+from smoke_runs import perform
 
 
 @pytest.mark.parametrize("name", RECIPES)

@@ -16,19 +16,14 @@ from alewm_lab.experiments.framework import recipe
 from alewm_lab.experiments.main_table import contest_of
 from alewm_lab.experiments.request import Request, make_scale
 from older_files import remove_checksums
-from smoke_runs import CPU, smoke_library
+from smoke_runs import CPU
 
 
 @pytest.fixture
-def smoke_data(tmp_path_factory):
-    return smoke_library(tmp_path_factory).data
-
-
-@pytest.fixture
-def poisoned(smoke_data, tmp_path_factory):
+def poisoned(library, tmp_path_factory):
     """The same file with every frame and action of its test episodes replaced by garbage."""
     folder = tmp_path_factory.mktemp("poisoned")
-    path = shutil.copy(smoke_data / "two-room.h5", folder / "two-room.h5")
+    path = shutil.copy(library.data_path("two-room"), folder / "two-room.h5")
     with EpisodeStore.open(path) as store:
         rows = [store.rows_of(episode) for episode in load_or_make_splits(store).test]
     (folder / "two-room.splits.json").unlink()
@@ -41,22 +36,22 @@ def poisoned(smoke_data, tmp_path_factory):
     return folder
 
 
-def test_garbage_in_test_episodes_changes_no_model_and_no_selection(smoke_data, poisoned, tmp_path):
+def test_garbage_in_test_episodes_changes_no_model_and_no_selection(library, poisoned, tmp_path):
     request = Request(make_scale("smoke"), SEEDS[:1])
     contest = contest_of(request, [32], ["two-room"])
     validation, runs = request.scale.evaluation("validation"), contest.runs
     assert {run.key for run in runs} == {run.key for run in recipe("main-table").build(request).runs}
     found = []
-    for name, data in (("clean", smoke_data), ("poisoned", poisoned)):
-        library = Library(tmp_path / name, data)
+    for name, data in (("clean", library.data), ("poisoned", poisoned)):
+        own = Library(tmp_path / name, data)
         for run in runs:
-            TrainingWork(run).perform(library, CPU)
-            EvaluationWork(run, validation).perform(library, CPU)
-        found.append((library, contest.chosen(Results(library))))
+            TrainingWork(run).perform(own, CPU)
+            EvaluationWork(run, validation).perform(own, CPU)
+        found.append((own, contest.chosen(Results(own))))
     (clean, selected), (spoilt, selected_again) = found
     assert selected == selected_again
     for run in runs:
-        one, other = (library.folder(run) for library in (clean, spoilt))
+        one, other = (own.folder(run) for own in (clean, spoilt))
         (checkpoint,) = (path.name for path in (one / "checkpoints").iterdir())
         weights = [(folder / "checkpoints" / checkpoint / "model.safetensors").read_bytes() for folder in (one, other)]
         assert weights[0] == weights[1]
@@ -67,6 +62,6 @@ def test_garbage_in_test_episodes_changes_no_model_and_no_selection(smoke_data, 
         # Were the garbage not there, this would prove nothing.
         assert described[0]["extras"]["data"]["fingerprint"] != described[1]["extras"]["data"]["fingerprint"]
         records = [
-            (EvaluationWork(run, validation).folder(lib) / "episodes.jsonl").read_text() for lib in (clean, spoilt)
+            (EvaluationWork(run, validation).folder(own) / "episodes.jsonl").read_text() for own in (clean, spoilt)
         ]
         assert records[0] == records[1]

@@ -11,13 +11,13 @@ from alewm.sweeps.library import TrainingWork
 from alewm_lab.experiments.episodes import pixels_per_metre
 from alewm_lab.experiments.measured_models import encoded_windows, forced_losses, variance_beside_survival
 from alewm_lab.experiments.request import Request, make_scale
-from smoke_runs import CPU, smoke_library
+from smoke_runs import CPU
 
 
 @pytest.fixture
-def place(tmp_path_factory):
+def place(library):
     """The folder of a trained run, and its data."""
-    library, scale = smoke_library(tmp_path_factory), make_scale("smoke")
+    scale = make_scale("smoke")
     run = Request(scale, scale.seeds).alewm("two-room", 32, scale.seeds[0])
     if not TrainingWork(run).is_done(library):
         TrainingWork(run).perform(library, CPU)

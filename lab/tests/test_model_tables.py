@@ -3,13 +3,8 @@
 import pytest
 
 from alewm.errors import InputError
-from alewm_lab.publishing.published import read_published
-from copied_results import change, edit, page_of, publisher, replace_table
-
-
-@pytest.fixture
-def published(tmp_path):
-    return publisher(tmp_path)
+from alewm_lab.publishing.published import read_results
+from copied_results import change, edit, page_of, replace_table
 
 
 def measure(results, run: str, content: dict) -> None:
@@ -96,7 +91,7 @@ def test_a_measurement_without_its_result_is_refused(published):
     results = published("damaged")
     measure(results, "damaged", {"options": {}})
     with pytest.raises(InputError, match=r"damaged: its measurement probes holds nothing measured"):
-        read_published(results)
+        read_results(results)
 
 
 WHOLE = {"linear": {"8": factors(0.1, 0.2)}, "network": {"8": factors(0.1, 0.2)}}
@@ -126,7 +121,7 @@ def test_damaged_latents_are_refused(published):
     results = published("damaged")
     edit(results, "damaged", "latent", lambda row: row.pop("prior_survival"), coordinate=192)
     with pytest.raises(InputError, match=r"damaged: row 192 of its latent table has no number for prior_survival"):
-        read_published(results)
+        read_results(results)
 
 
 @pytest.mark.parametrize(

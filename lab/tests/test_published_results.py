@@ -11,15 +11,15 @@ from alewm.evaluation.statistics import Proportion
 from alewm.runs.folder import portable
 from alewm_lab.publishing.main_results import comparisons, methods_table, sentences, shown_comparisons, write_marked
 from alewm_lab.publishing.publication import publication_name, read_publication
-from alewm_lab.publishing.published import read_published
+from alewm_lab.publishing.published import read_results
 from alewm_lab.publishing.result_figures import TITLE_WIDTH
 from alewm_lab.publishing.result_tables import read_paper
 from alewm_lab.publishing.results_page import results_page, write_results_page
-from copied_results import RESULTS, ROOT, add, change, edit, page_of, publisher, replace_table, rows_of
+from copied_results import RESULTS, ROOT, add, change, edit, page_of, replace_table, rows_of, table_rows
 
 
 def published_runs():
-    return [run for scale in read_published(RESULTS) for run in scale.runs]
+    return [run for scale in read_results(RESULTS).scales for run in scale.runs]
 
 
 @pytest.fixture(scope="module")
@@ -48,11 +48,6 @@ def test_figures_that_written_pages_show_are_committed_and_those_of_the_records(
     for name in shown:
         committed = (ROOT / "docs/images/results" / name).read_text().splitlines()[-1]
         assert committed == drawn[name], "out of date, repeat: alewm-lab results --out docs/results.md"
-
-
-@pytest.fixture
-def published(tmp_path):
-    return publisher(tmp_path)
 
 
 def test_figures_are_drawn_beside_the_page_and_old_ones_removed(published, tmp_path):
@@ -159,13 +154,12 @@ def test_other_configurations_stand_in_rows_of_their_own_with_what_makes_them_di
     lewm = {"objective.method": "lewm", "model.has_selector": False, "model.latent_dim": 32, "model.capacities": [32]}
     results = published("lewm", config=lewm, mean_capacity=32.0)
     text = page_of(results)
-    rows = [re.split(r"\s*\|\s*", line)[1:] for line in text.splitlines() if line.startswith("| ")]
-    by_name = {row[0]: row for row in reversed(rows)}  # those of the first table
-    assert by_name["ALeWM, weight_decay 0.001"][-2] == "100.00 ± 0.00 at 8"
-    assert by_name["ALeWM, q frozen at the prior"][-2] == "–"
+    by_name = {row[0]: row for row in reversed(table_rows(text))}  # those of the first table
+    assert by_name["ALeWM, weight_decay 0.001"][-1] == "100.00 ± 0.00 at 8"
+    assert by_name["ALeWM, q frozen at the prior"][-1] == "–"
     assert by_name["ALeWM"][4] == "−1"
     assert by_name["LeWM"][1:5] == ["32", "0.3", "–", "–"]
-    assert by_name["LeWM"][-2] == "95.00 ± 0.00 at 32"
+    assert by_name["LeWM"][-1] == "95.00 ± 0.00 at 32"
     assert "98.5 (95.7 to 99.5), one seed" in by_name["LeWM"]
 
 
@@ -178,19 +172,24 @@ def test_commands_of_configurations_that_differ_in_a_column_are_told_apart(publi
     assert '\nALeWM, d = 192, s_q = 0.3; [seed 3073](../results/here/slow.jsonl.gz "slow")' in text
 
 
-def test_q_over_updates_is_shown_where_it_was_learned(published, tmp_path):
+def shown_in(results, kind):
+    """What the page's figures of one kind show."""
+    _, figures = results_page(results, results.parent / "page.md")
+    return [figure.data for figure in figures if figure.name.endswith(f"-{kind}")]
+
+
+def test_q_over_updates_is_shown_where_it_was_learned(published):
     results = published("frozen", config={"objective.freezes_selector": True})
-    assert not [each for each in results_page(results, tmp_path / "page.md")[1] if each.name.endswith("-dynamics")]
+    assert shown_in(results, "dynamics") == []
     published("learned")
-    (dynamics,) = [each for each in results_page(results, tmp_path / "page.md")[1] if each.name.endswith("-dynamics")]
-    assert [" ".join(title.split()) for title, _ in dynamics.data] == ["ALeWM, d = 192, seed = 3073"]
+    (dynamics,) = shown_in(results, "dynamics")
+    assert [" ".join(title.split()) for title, _ in dynamics] == ["ALeWM, d = 192, seed = 3073"]
 
 
-def test_titles_of_panels_fit_them(published, tmp_path):
+def test_titles_of_panels_fit_them(published):
     changes = {"objective.prior_weight": 0.003, "training.optim.selector_delay": 0.125}
     results = published("long", config=changes)
-    (dynamics,) = [each for each in results_page(results, tmp_path / "page.md")[1] if each.name.endswith("-dynamics")]
-    ((title, _),) = dynamics.data
+    (((title, _),),) = shown_in(results, "dynamics")
     lines = title.splitlines()
     assert max(map(len, lines)) <= TITLE_WIDTH
     assert lines[-1].split() == ["seed", "=", "3073"]
@@ -225,9 +224,9 @@ def test_scales_are_never_mixed(published):
     published("other-data", config={"data.fingerprint": "0" * 32})
     published("steeper", config={"training.optim.learning_rate": 2e-4})
     results = published("longer", **{"training.step": 9000})
-    scales = [(scale.example.steps, scale.example.learning_rate) for scale in read_published(results)]
+    scales = [(scale.example.steps, scale.example.learning_rate) for scale in read_results(results).scales]
     assert scales == [(9000, 5e-5), (4500, 2e-4), (4500, 5e-5), (4500, 5e-5)]
-    assert len({scale.slug for scale in read_published(results)}) == 4
+    assert len({scale.slug for scale in read_results(results).scales}) == 4
     assert page_of(results).count("## Two-Room") == 4
     # Equal headings have anchors of their own, numbered as GitHub does.
     title = "Two-Room, ViT-Tiny, 4,500 updates at 5e-5"
@@ -253,18 +252,13 @@ def test_imposed_capacities_and_other_settings_have_tables(published):
         changes = {"evaluated.planning.capacity": str(k), "success_rate": rate, "interval": interval}
         published("alewm", evaluation=f"capacity-{k}", **changes)
     results = published("alewm", evaluation="validation", **{"evaluated.split": "validation", "success_rate": 0.7})
-    text, figures = results_page(results, results.parent / "page.md")
+    text = page_of(results)
     assert "| k = 8 | k = 32 | k = 64 | as chosen |" in text
     assert "| 99.0 (90.0 to 100.0), one seed | 60.0 (" in text
     assert "| validation | 200 | ALeWM | 192 |" in text
-    (sweep,) = [figure for figure in figures if figure.name.endswith("-capacities")]
+    (sweep,) = shown_in(results, "capacities")
     imposed = [[8.0, 0.0, 99.0, 90.0, 100.0], [32.0, 0.0, 60.0, 50.0, 70.0], [64.0, 0.0, 50.0, 40.0, 60.0]]
-    assert sweep.data == [["ALeWM, d = 192", [*imposed, [8.0, 0.0, 98.5, 95.7, 99.5]]]]
-
-
-def sweeps(results):
-    _, figures = results_page(results, results.parent / "page.md")
-    return [figure.data for figure in figures if figure.name.endswith("-capacities")]
+    assert sweep == [["ALeWM, d = 192", [*imposed, [8.0, 0.0, 98.5, 95.7, 99.5]]]]
 
 
 def test_imposed_and_chosen_capacities_are_compared_on_the_same_seeds(published):
@@ -272,7 +266,7 @@ def test_imposed_and_chosen_capacities_are_compared_on_the_same_seeds(published)
     results = published("other", config={"training.seed": 9}, success_rate=0.1)
     chosen = "98.5 (95.7 to 99.5), one seed | 8.00 |"
     assert [line for line in page_of(results).splitlines() if line.endswith(chosen) and "| 3073 |" in line]
-    (sweep,) = sweeps(results)
+    (sweep,) = shown_in(results, "capacities")
     assert sweep[0][1][-1] == [8.0, 0.0, 98.5, 95.7, 99.5]
 
 
@@ -280,7 +274,7 @@ def test_a_curve_has_the_same_seeds_at_every_point(published):
     """A seed on which fewer capacities were imposed would make some points a mean of two and others of one."""
     impose(published, "swept", 8, 32, 64)
     results = impose(published, "ends", 8, 64, config={"training.seed": 9}, success_rate=0.1)
-    (sweep,) = sweeps(results)
+    (sweep,) = shown_in(results, "capacities")
     assert {point[2] for point in sweep[0][1]} == {98.5}
     assert " ± " in next(line for line in page_of(results).splitlines() if "| 98.5 (95.7 to 99.5), one seed | " in line)
 
@@ -288,7 +282,7 @@ def test_a_curve_has_the_same_seeds_at_every_point(published):
 def test_two_imposed_capacities_are_no_curve(published):
     results = impose(published, "ends", 8, 64)
     assert "| k = 8 | k = 64 | as chosen |" in page_of(results)
-    assert sweeps(results) == []
+    assert shown_in(results, "capacities") == []
 
 
 def test_a_page_without_the_paper_s_table_has_no_column_for_it(published):
@@ -314,14 +308,14 @@ def test_one_training_published_twice_is_refused(published):
     published("one")
     results = published("two")
     with pytest.raises(InputError, match="One training is published twice"):
-        read_published(results)
+        read_results(results)
 
 
 def test_a_seed_trained_again_has_a_table_and_its_first_training_counts_elsewhere(published):
     published("later", success_rate=0.5)
     results = published("first")
     change(results, "first", "run", {"provenance.started": "2026-01-01T00:00:00+00:00"})
-    (configuration,) = read_published(results)[0].configurations
+    (configuration,) = read_results(results).scales[0].configurations
     assert [run.run.name for run in configuration.runs] == ["first"]
     assert [run.run.name for run in configuration.repeats] == ["later"]
     assert configuration.spread("success_rate").mean == 0.985
@@ -332,7 +326,7 @@ def test_a_seed_trained_again_has_a_table_and_its_first_training_counts_elsewher
     change(results, "later", "run", {"config.training.deterministic": True})
     assert "| 98.5, 50.0 (d) |" in page_of(results)  # in what order sums are added makes no other configuration
     published("later", evaluation="5-per-episode", success_rate=0.4)
-    (configuration,) = read_published(results)[0].configurations
+    (configuration,) = read_results(results).scales[0].configurations
     assert configuration.spread("success_rate", "5-per-episode").mean == 0.4  # only the later one was evaluated so
 
 
@@ -353,12 +347,12 @@ def test_a_configuration_with_a_hole_is_refused(published, part, name):
     results = published("damaged")
     edit(results, "damaged", "run", lambda row: row["config"][part].pop(name))
     with pytest.raises(InputError, match=rf"damaged: its config says nothing of {part}.{name}. Publish the run again"):
-        read_published(results)
+        read_results(results)
 
 
 def test_a_folder_that_is_not_there_is_refused(tmp_path):
     with pytest.raises(InputError, match="is no folder"):
-        read_published(tmp_path / "nothing")
+        read_results(tmp_path / "nothing")
 
 
 def test_paths_and_the_host_are_left_out(monkeypatch):
@@ -387,7 +381,11 @@ LEWM = {
 
 def rows_of_comparison(page: str) -> list[list[str]]:
     (table,) = [part for part in page.split("\n\n") if "| minus LeWM (points) |" in part]
-    return [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()[2:]]
+    return table_rows(table)[2:]
+
+
+def rows_after_long_schedules(page: str) -> list[list[str]]:
+    return table_rows(page.split("## Methods after long schedules")[1].split("\n## ")[0])[2:]
 
 
 def set_episodes(results, run, **columns) -> None:
@@ -446,9 +444,7 @@ def test_after_long_schedules_each_method_has_the_rate_that_is_best_on_validatio
             published(name, evaluation="validation", success_rate=success)
     for name, num_reached in (("alewm-5e-05", 200), ("alewm-0.0002", 0), ("lewm-5e-05", 0), ("lewm-0.0002", 150)):
         set_episodes(results, name, success=lambda n, most=num_reached: n < most)
-    section = page_of(results).split("## Methods after long schedules")[1].split("\n## ")[0]
-    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in section.splitlines() if "12,000" in line]
-    by_method = {row[2]: row for row in rows}
+    by_method = {row[2]: row for row in rows_after_long_schedules(page_of(results))}
     assert by_method["ALeWM"][4:7] == ["5e-5", "0.3", "2"]
     assert by_method["LeWM"][4:7] == ["2e-4", "0.09", "2"]
     assert by_method["ALeWM"][-3].startswith("+25.0 (")
@@ -465,16 +461,12 @@ def test_more_validation_pairs_decide_where_all_configurations_have_them(publish
         if rate in finely_validated:
             published(f"alewm-{rate}", evaluation="validation_5-per-episode", success_rate=many)
     results = published("lewm", config=LEWM, **{"training.step": 12_000})
-    section = page_of(results).split("## Methods after long schedules")[1].split("\n## ")[0]
-    (row,) = (
-        [cell.strip() for cell in line.strip("|").split("|")] for line in section.splitlines() if "| ALeWM |" in line
-    )
+    (row,) = (row for row in rows_after_long_schedules(page_of(results)) if row[2] == "ALeWM")
     assert row[4] == chosen
 
 
 def test_tiny_models_of_long_schedules_are_chosen_on_their_own_validation_pairs(whole_page):
-    section = whole_page[0].split("## Methods after long schedules")[1].split("\n## ")[0]
-    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in section.splitlines()]
+    rows = rows_after_long_schedules(whole_page[0])
     ours, lewm = (next(row for row in rows if row[2:4] == [name, "13,200"]) for name in ("ALeWM", "LeWM"))
     assert (ours[4:8], lewm[4:8]) == (
         ["2e-3", "0.3", "2", "3072, 3073, 3074"],
@@ -504,7 +496,7 @@ def test_the_main_results_prefer_long_schedules_and_keep_the_shorter_one_with_mo
     results = published("lewm-steep", evaluation="validation", success_rate=0.9)
     set_episodes(results, "alewm-long", success=lambda n: True)
     set_episodes(results, "lewm-steep", success=lambda n: n % 2 == 0)
-    found = comparisons(read_published(results), read_paper(results))
+    found = comparisons(read_results(results).scales, read_paper(results))
     assert [[cell.text for cell in row[:3]] for row in methods_table(found).rows] == [
         ["Two-Room", "12,000 at 5e-5, LeWM 2e-4", "1"],
         ["Two-Room", "4,500 at 5e-5", "2"],
@@ -529,7 +521,7 @@ def test_the_main_results_hold_what_their_caption_says_alone(published, config, 
     for method, own in (("alewm", {}), ("lewm", LEWM)):
         published(method, config=own)
         results = published(f"{method}-other", config=own | config, **{"training.step": 12_000}, **planned)
-    found = comparisons(read_published(results), read_paper(results))
+    found = comparisons(read_results(results).scales, read_paper(results))
     assert [each.schedule for each in found] == ["4,500 at 5e-5"]
 
 
@@ -540,7 +532,7 @@ def test_the_shown_comparison_has_the_settings_that_validation_chose_also_where_
         published(name, config=config, **{"training.step": 12_000})
         published(name, evaluation="validation", success_rate=rate)
     results = published("lewm", config=LEWM, **{"training.step": 12_000})
-    (comparison,) = comparisons(read_published(results), read_paper(results))
+    (comparison,) = comparisons(read_results(results).scales, read_paper(results))
     assert comparison.ours.config["objective"]["regularizer_weight"] == 0.2
     assert comparison.num_configurations == (2, 1)
     assert comparison.row()[-1] == "100.0 [8], 88.2"
@@ -555,7 +547,7 @@ def test_of_shorter_schedules_the_one_with_most_seeds_of_both_is_shown(published
                 results = published(f"{method}-{rate}-{seed}", config=changed)
     for method, config in (("alewm", {}), ("lewm", LEWM)):
         results = published(f"{method}-long", config=config, **{"training.step": 12_000})
-    found = comparisons(read_published(results), read_paper(results))
+    found = comparisons(read_results(results).scales, read_paper(results))
     assert [each.schedule for each in shown_comparisons(found)] == ["12,000 at 5e-5", "4,500 at 2e-4"]
 
 
@@ -584,7 +576,7 @@ def test_main_results_are_written_between_their_marks_alone(published, tmp_path)
 
 def test_the_findings_name_the_differences_of_the_records():
     text = (ROOT / "docs" / "findings.md").read_text()
-    found = comparisons(read_published(RESULTS), read_paper(RESULTS))
+    found = comparisons(read_results(RESULTS).scales, read_paper(RESULTS))
     assert len(found) >= 9
     for comparison in found:
         is_there = comparison.compared.difference[:-1] in text
@@ -595,4 +587,4 @@ def test_the_findings_name_the_differences_of_the_records():
 
 def test_the_figure_of_differences_has_every_comparison(whole_page):
     (figure,) = [figure for figure in whole_page[1] if figure.name == "differences"]
-    assert len(figure.data) == len(comparisons(read_published(RESULTS), read_paper(RESULTS)))
+    assert len(figure.data) == len(comparisons(read_results(RESULTS).scales, read_paper(RESULTS)))

@@ -39,7 +39,6 @@ def test_optimisation_is_the_paper_s():
     run = PAPER_ALEWM
     assert (run.epochs, run.batch_size, run.learning_rate) == (200, 256, 1e-3)
     assert (run.weight_decay, run.clip_norm, run.num_projections) == (1e-4, 1.0, 64)
-    assert not run.anneal
 
 
 def test_groups_hold_every_run_once_and_only_runs_that_are_alike():

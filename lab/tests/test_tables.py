@@ -1,12 +1,8 @@
-"""Tables in three formats, and the means over seeds they show."""
+"""Tables in three formats."""
 
 import csv
 import io
 
-import pytest
-
-from alewm.errors import InputError
-from alewm.evaluation.statistics import Spread
 from alewm.tables import Cell, Table
 from alewm_lab.presentation import mark_best
 from alewm_lab.publishing.experiment_page import latex
@@ -46,12 +42,3 @@ def test_csv_reads_back():
 def test_the_best_are_all_that_share_the_largest_value():
     cells = mark_best([Cell("a"), Cell("b"), Cell("c")], [1.0, 2.0, 2.0])
     assert [cell.is_best for cell in cells] == [False, True, True]
-
-
-def test_the_standard_error_is_the_sample_deviation_over_the_root_of_n():
-    """The paper's row 94.67 ± 0.83 from rates such as these."""
-    spread = Spread.of([0.93, 0.955, 0.955])
-    assert spread.percent() == "94.67 ± 0.83"
-    assert Spread.of([0.5]).percent() == "50.00"
-    with pytest.raises(InputError, match="at least one seed"):
-        Spread.of([])

@@ -21,7 +21,7 @@ SMALL = PlanningConfig(cem=CEMConfig(num_candidates=6, num_iterations=2, num_eli
 @pytest.mark.parametrize("name", ["two-room", "push-t", "reacher"])
 def test_what_a_first_plan_imagines_is_what_then_happens(name):
     """Exactly, also where engines hide state: an episode begins by loading a row, as the copies do."""
-    standard = simulated_pairs(name, None, 3, 0)
+    standard = simulated_pairs(name, 3)
     env, num_compared = standard.task.make_vector_env(1), 0
     for index in range(3):
         policy = TrueSimulator(env, standard.task.make_vector_env, state_cost(name), standard.statistics, SMALL)
@@ -33,7 +33,7 @@ def test_what_a_first_plan_imagines_is_what_then_happens(name):
 
 
 def test_planning_in_the_simulator_reaches_goals_that_its_floors_do_not():
-    standard = simulated_pairs("two-room", None, 6, 0)
+    standard = simulated_pairs("two-room", 6)
     planning = PlanningConfig(cem=CEMConfig(num_candidates=100, num_iterations=10, num_elites=10))
     plans = [
         plan_pair("two-room", standard.statistics, planning, standard.pairs.take([index]))
@@ -45,7 +45,7 @@ def test_planning_in_the_simulator_reaches_goals_that_its_floors_do_not():
 
 
 def test_blocks_that_were_not_executed_are_where_the_next_search_begins_and_its_noise_is_its_own(monkeypatch):
-    standard = simulated_pairs("two-room", None, 1, 0)
+    standard = simulated_pairs("two-room", 1)
     planning = PlanningConfig(cem=SMALL.cem, horizon=3, executed_blocks=1)
     env = standard.task.make_vector_env(1)
     searches, keys = [], []
@@ -86,7 +86,11 @@ def test_the_arm_of_cube_counts_a_share_of_what_the_cube_does():
     torch.testing.assert_close(state_cost("cube")(envs), EFFECTOR_SHARE * apart)
 
 
-def test_processes_change_nothing_missed_pairs_are_named_and_planned_ones_are_kept(alewm_bench, capsys):
+def test_processes_change_nothing_missed_pairs_are_named_and_planned_ones_are_kept(alewm_here, refused):
+    def alewm_bench(*arguments):
+        """The line of JSON of the bench."""
+        return json.loads(alewm_here("bench", "true-simulator", *arguments).splitlines()[-1])
+
     arguments = ("--task", "two-room", "--episodes", 3, "--candidates", 4, "--iterations", 1)
     alone = alewm_bench(*arguments, "--jobs", 1, "--out", "records/alone.jsonl")
     together = alewm_bench(*arguments, "--jobs", 2, "--out", "records/together.jsonl")
@@ -104,22 +108,7 @@ def test_processes_change_nothing_missed_pairs_are_named_and_planned_ones_are_ke
     assert continued["missed"] == alone["missed"]
     finished = alewm_bench(*arguments, "--jobs", 1, "--out", "records/again.jsonl")
     assert (finished["missed"], finished["planned_before"]) == (alone["missed"], 3)
-    with pytest.raises(SystemExit):
-        alewm_bench(*arguments[:-1], 2, "--jobs", 1, "--out", "records/again.jsonl")
-    assert "planning.cem.num_iterations" in capsys.readouterr().err
+    another = ("bench", "true-simulator", *arguments[:-1], 2, "--jobs", 1, "--out", "records/again.jsonl")
+    assert "planning.cem.num_iterations" in refused(*another)
     with pytest.raises(InputError, match="Unknown episode with a pair '3'"):
-        simulated_pairs("two-room", None, 3, 0).only([3])
-
-
-@pytest.fixture
-def alewm_bench(tmp_path, monkeypatch, capsys):
-    """Runs `alewm-lab bench true-simulator ...` in this process; its line of JSON."""
-    from alewm_lab.cli.main import main
-
-    def run(*arguments):
-        monkeypatch.chdir(tmp_path)
-        monkeypatch.setattr("sys.argv", ["alewm-lab", "bench", "true-simulator", *map(str, arguments)])
-        main()
-        return json.loads(capsys.readouterr().out.splitlines()[-1])
-
-    return run
+        simulated_pairs("two-room", 3).only([3])

@@ -71,6 +71,7 @@ def test_a_mean_over_seeds_has_the_standard_error_of_a_mean():
     assert spread.mean == pytest.approx(0.7)
     assert spread.sem == pytest.approx((0.08 / 3) ** 0.5 / 2)  # the variance has n - 1, the mean has n numbers
     assert (spread.shown(), spread.percent(1)) == ("0.70 ± 0.08", "70.0 ± 8.2")
+    assert Spread.of([0.93, 0.955, 0.955]).percent() == "94.67 ± 0.83", "a row of the paper"
 
 
 def test_one_seed_has_no_standard_error_and_no_seed_no_mean():

@@ -19,7 +19,7 @@ HELD = str(Path(__file__).with_name("held_alewm.py"))
 """Run in place of `-m alewm`: training that waits to be interrupted."""
 
 
-LAB_VERBS = ("experiment", "oscillator", "bench", "publish", "results")
+LAB_VERBS = ("experiment", "cell", "oscillator", "bench", "publish", "results")
 
 
 def package_of(arguments):

@@ -12,7 +12,7 @@ from alewm.evaluation.settings import EvaluationSettings
 from alewm.evaluation.success import read_records, summarise
 from alewm.interop.pretrained import SharedRun
 from alewm_lab.publishing.publish import episode_columns
-from alewm_lab.publishing.published import read_published
+from alewm_lab.publishing.published import read_results
 
 ROOT = Path(__file__).parents[2]
 MODELS = sorted(path.parent for path in (ROOT / "pretrained").glob("*/config.json"))
@@ -22,7 +22,7 @@ NUM_PAIRS = 8
 @pytest.mark.parametrize("folder", MODELS, ids=lambda folder: folder.name)
 def test_what_is_published_of_a_model_is_what_lies_beside_its_weights(folder):
     (published,) = [
-        run for scale in read_published(ROOT / "results") for run in scale.runs if run.run.name == folder.name
+        run for scale in read_results(ROOT / "results").scales for run in scale.runs if run.run.name == folder.name
     ]
     result, records = json.loads((folder / "result.json").read_text()), read_records(folder / "episodes.jsonl")
     assert published.run.result == result

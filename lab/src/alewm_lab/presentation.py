@@ -63,7 +63,7 @@ class Curve:
     """Success at fixed capacities."""
     star: Point
     """ALeWM's operating point."""
-    fixed_label: str = "fixed prefix"
+    fixed_label: str
 
 
 def capacity_axis(axes: Axes, ks: Sequence[int] | Sequence[float]) -> None:
@@ -82,8 +82,7 @@ def success_curves(curves: Sequence[Curve], star_label: str = "ALeWM") -> Draw:
     """A panel per curve, capacities on a logarithmic axis, with bars in both directions."""
 
     def draw(theme: Theme) -> Figure:
-        figure = Figure(figsize=(2.9 * len(curves) + 0.5, 2.9), layout="constrained")
-        panels = figure.subplots(1, len(curves), squeeze=False)[0]
+        figure, panels = panel_grid(len(curves), panel=(2.9, 2.9), margin=(0.5, 0.0))
         for axes, curve in zip(panels, curves, strict=True):
             ks = [point.capacity for point in curve.fixed]
             rates = [point.success for point in curve.fixed]
@@ -125,17 +124,17 @@ def _lengths(points: Sequence[Point]) -> tuple[list[float], list[float]]:
 
 def panel_grid(
     count: int,
-    most_columns: int,
+    most_columns: int | None = None,
     *,
     panel: tuple[float, float],
     margin: tuple[float, float] = (0.0, 0.0),
     sharey: bool = False,
 ) -> tuple[Figure, list[Axes]]:
-    """A figure and its `count` panels, row by row; places in the last row that are left over stay empty.
+    """A figure and its `count` panels, in one row unless it would be too long; places left over stay empty.
 
     Sizes are in inches: of each `panel` with what is written around it, and of the `margin` all of them share.
     """
-    columns = min(most_columns, count)
+    columns = min(most_columns or count, count)
     rows = -(-count // columns)
     size = (panel[0] * columns + margin[0], panel[1] * rows + margin[1])
     figure = Figure(figsize=size, layout="constrained")

@@ -6,6 +6,8 @@ from copy import deepcopy
 from functools import cache
 from pathlib import Path
 
+import pytest
+
 from alewm_lab.publishing.publication import publication_text, read_group, read_publication, write_publication
 from alewm_lab.publishing.results_page import results_page
 
@@ -29,13 +31,14 @@ def example() -> list[dict]:
     ]
 
 
-def publisher(folder: Path) -> Callable[..., Path]:
-    """A function that publishes a copy of the example below `folder` with other values in its rows."""
-    (folder / "results").mkdir()
-    shutil.copyfile(RESULTS / "paper.json", folder / "results" / "paper.json")
+@pytest.fixture
+def published(tmp_path):
+    """Publishes a copy of the example below `tmp_path` with other values in its rows; the folder of all copies."""
+    results = tmp_path / "results"
+    results.mkdir()
+    shutil.copyfile(RESULTS / "paper.json", results / "paper.json")
 
     def publish(name, *, config=(), evaluation="", **result):
-        results = folder / "results"
         if not file_of(results, name).exists():
             write(results, name, [row | {"run": name} for row in deepcopy(example())])
             change(results, name, "evaluation", OF_EXAMPLE)
@@ -100,3 +103,9 @@ def change(results: Path, run: str, table: str, changes: dict, **where) -> None:
 
 def page_of(results: Path) -> str:
     return results_page(results, results.parent / "docs" / "results.md")[0]
+
+
+def table_rows(text: str) -> list[list[str]]:
+    """The cells of every row of the tables in `text`, their heads and rules too."""
+    lines = (line for line in text.splitlines() if line.startswith("| "))
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]

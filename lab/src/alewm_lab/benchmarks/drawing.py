@@ -18,7 +18,7 @@ from alewm.envs.registry import get_task
 from alewm.errors import InputError
 from alewm.kernels.raster import CRenderer, TriangleScene
 from alewm.shapes import Float, Tensor, UInt8
-from alewm_lab.benchmarks.timing import check_has_kernels, kernel_table, print_line
+from alewm_lab.benchmarks.timing import check_has_kernels, kernel_table, print_line, wait_for
 
 MOST_FROM_MESA = {"reacher": (0.02, 5e-4), "cube": (0.2, 5e-3)}
 MOST_FROM_A_CARD = {"reacher": (0.2, 1e-2), "cube": (0.2, 5e-3)}
@@ -180,7 +180,7 @@ def _on_gpu(
 
             def draw(given: np.ndarray, renderer: TritonRenderer = renderer) -> Tensor:
                 drawn = renderer.draw(given)
-                torch.cuda.synchronize(where)
+                wait_for(where)
                 return drawn
 
             _, spent = _timed(draw, poses, repeats)

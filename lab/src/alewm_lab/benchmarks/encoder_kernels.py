@@ -1,7 +1,4 @@
-"""Every fused kernel on random rows with each of its tiles, to measure what it achieves.
-
-Fused blocks of an encoder: every kernel with every tile, and several blocks beside plain ones.
-"""
+"""What fused blocks of an encoder achieve: every kernel with each of its tiles, and blocks beside plain ones."""
 
 import copy
 import math
@@ -24,7 +21,7 @@ from alewm.kernels.image_attention import run_attention, run_attention_backward,
 from alewm.kernels.tiles import CANDIDATES, Tile, fitting, why_not_fused
 from alewm.model.vit import LAYER_NORM_EPS, ViTBlock, ViTConfig, apply_blocks
 from alewm.shapes import Tensor
-from alewm_lab.benchmarks.timing import check_repeats, median_seconds, print_line, recorded
+from alewm_lab.benchmarks.timing import check_repeats, median_seconds, print_line, recorded, wait_for
 
 
 class TileTrial(NamedTuple):
@@ -175,17 +172,12 @@ def _milliseconds_or_why_not(call: Callable[[], object], device: torch.device, r
 def _milliseconds(call: Callable[[], object], device: torch.device, repeats: int) -> float:
     """The time of one of many calls in a row, so that launching them is not what is measured."""
     for num_calls in (2, repeats):
-        _wait(device)
+        wait_for(device)
         began = time.perf_counter()
         for _ in range(num_calls):
             call()
-        _wait(device)
+        wait_for(device)
     return 1e3 * (time.perf_counter() - began) / repeats
-
-
-def _wait(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
 
 
 def fastest(found: Mapping[Key, float | str]) -> Key | None:
@@ -235,7 +227,6 @@ def bench_encoder_blocks(
 def _kernels(
     rows: int, tokens: int, config: ViTConfig, tiles: Sequence[str], repeats: int, where: torch.device
 ) -> list[dict[str, Any]]:
-
     dtype, width = _dtype(where), config.hidden_dim
     trials = [
         *attention_trials(rows // tokens, tokens, width, config.num_heads, dtype, where),

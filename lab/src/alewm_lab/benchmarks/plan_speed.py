@@ -25,7 +25,14 @@ from alewm.shapes import FRAME_SKIP, Float, Tensor
 from alewm.theme import Draw, Theme, as_svg
 from alewm.training.presets import preset
 from alewm_lab.benchmarks.reference import reference_plan
-from alewm_lab.benchmarks.timing import check_repeats, kernel_table, median_seconds, peak_mebibytes, print_line
+from alewm_lab.benchmarks.timing import (
+    check_repeats,
+    kernel_table,
+    median_seconds,
+    peak_mebibytes,
+    print_line,
+    wait_for,
+)
 from alewm_lab.presentation import panel_grid
 
 
@@ -47,7 +54,7 @@ def bench_planner(
     support = config.model.support
     for k in capacities:
         support.index_of(k)
-    model = build_world_model(config.model, torch.Generator().manual_seed(0)).to(where).eval()
+    model = untrained_model(config.model, where)
     cem = CEMConfig.with_a_tenth_elite(candidates, iterations)
     planning = PlanningConfig(cem=cem, episodes_per_batch=episodes)
     now, goal = random_ends(config.model, episodes, where)
@@ -118,14 +125,14 @@ def bench_distilled(
 ) -> None:
     """Prints milliseconds per plan of both dynamics for every capacity asked for, their bytes, and one encoding.
 
-    Weights are untrained: time does not depend on them. Both are timed in turns, because the load of a shared machine
+    Both are timed in turns, because the load of a shared machine
     changes; what can be compared is the ratio of medians. With one thread on a CPU, the processor time is what a plan
     takes on an idle machine.
     """
     check_repeats(repeats)
     where, config = find_device(device), preset(preset_name)
     ks = capacities or config.model.support.capacities
-    model = build_world_model(config.model, torch.Generator().manual_seed(0)).to(where).eval()
+    model = untrained_model(config.model, where)
     networks = {k: DistilledDynamics(DynamicsConfig(k, config.model.action_dim, hidden)).to(where) for k in ks}
     cem = CEMConfig.with_a_tenth_elite(candidates, iterations)
     planning = PlanningConfig(cem=cem, episodes_per_batch=episodes, search=search)
@@ -179,6 +186,11 @@ def bench_distilled(
     )
 
 
+def untrained_model(config: WorldModelConfig, where: torch.device) -> WorldModel:
+    """A model to plan with: the time of a plan does not depend on what its weights are."""
+    return build_world_model(config, torch.Generator().manual_seed(0)).to(where).eval()
+
+
 def random_ends(config: WorldModelConfig, episodes: int, where: torch.device) -> Float[Tensor, "2 B D"]:
     """Latents to plan from, and to plan to."""
     return torch.randn(2, episodes, config.latent_dim, generator=torch.Generator().manual_seed(1)).to(where)
@@ -208,8 +220,7 @@ def _alternating(
         for name, call in calls.items():
             began, began_processor = time.perf_counter(), time.process_time()
             call()
-            if device.type == "cuda":
-                torch.cuda.synchronize(device)
+            wait_for(device)
             if repeat:
                 elapsed[name].append(1e3 * (time.perf_counter() - began))
                 processor[name].append(1e3 * (time.process_time() - began_processor))

@@ -1,15 +1,8 @@
-"""Pairs to act on without a model: those of a file, or of episodes that are simulated for the occasion.
+"""What success on pairs is worth without a model: recorded actions replayed, random ones, and none at all.
 
-Nothing is drawn for simulated ones, so that tasks with slow pictures can be measured anywhere. They are the pairs that
-a file of the same seed would have, one per episode.
-
-What success on pairs is worth without a model: recorded actions replayed, random ones, and none at all.
-
-`weak_episodes` has the weak policy of the public Push-T collector, to compare with. Others report 30 to 40 % success
-with such data, and about 90 % with the published demonstrations. Every step draws a point within 100 pixels of the
-pusher on each axis, moves it into the square of 100 pixels around the block's origin, and commands it, clipped to [-1,
-1]. Starts may overlap. (In the public collector an episode ends when it meets a random goal, which hardly ever
-happens.)
+The pairs are those of a file, or of episodes that are simulated for the occasion. Nothing is drawn for these, so that
+tasks with slow pictures can be measured anywhere. They are the pairs that a file of the same seed would have, one per
+episode.
 """
 
 import math
@@ -25,7 +18,6 @@ from alewm.data.action_statistics import ActionStatistics
 from alewm.data.schema import FAMILY
 from alewm.data.splits import (
     GOAL_OFFSET,
-    SplitBy,
     find_families,
     load_or_draw_pairs,
     load_or_make_splits,
@@ -66,11 +58,11 @@ class StandardPairs:
         return replace(self, pairs=self.pairs.take(chosen), what=f"{len(chosen)} of {self.what}")
 
 
-def pairs_of_file(data: Path, task_name: str | None, num_pairs: int | None, split: SplitBy) -> StandardPairs:
+def pairs_of_file(data: Path, task_name: str | None, num_pairs: int | None) -> StandardPairs:
     """The first `num_pairs` test pairs stored beside `data`, or all."""
     with EpisodeStore.open(data) as store:
         task = get_task(task_named_by(store, task_name))
-        splits = load_or_make_splits(store, split)
+        splits = load_or_make_splits(store)
         stored = load_or_draw_pairs(store, splits).test[:num_pairs]
         families = find_families(store)
         of_episode = None if families is None else families.of_episode
@@ -86,7 +78,9 @@ def _episodes(task: Task, behaviour: str, seed: int, chosen: Sequence[int]) -> I
     return task.collect_with(behaviour)(seed, chosen, draw_every=0)
 
 
-def simulated_pairs(task_name: str, behaviour: str | None, episodes: int, seed: int, every: int = 1) -> StandardPairs:
+def simulated_pairs(
+    task_name: str, episodes: int, *, behaviour: str | None = None, seed: int = 0, every: int = 1
+) -> StandardPairs:
     """One pair of each of `episodes` episodes that is long enough, every n-th; statistics are of their actions."""
     task = get_task(task_name)
     if episodes < 1:
@@ -210,7 +204,13 @@ WEAK_REACH = 100.0
 
 
 def weak_episodes(seed: int, episode_indices: Iterable[int]) -> Iterator[dict[str, np.ndarray]]:
-    """Finished episodes as columns, each a function of the seed and its number."""
+    """Episodes by the weak policy of the public Push-T collector, each a function of the seed and its number.
+
+    Others report 30 to 40 % success with such data, and about 90 % with the published demonstrations. Every step draws
+    a point within 100 pixels of the pusher on each axis, moves it into the square of 100 pixels around the block's
+    origin, and commands it, clipped to [-1, 1]. Starts may overlap. (In the public collector an episode ends when it
+    meets a random goal, which hardly ever happens.)
+    """
     return (_weak_episode(seed, index) for index in episode_indices)
 
 

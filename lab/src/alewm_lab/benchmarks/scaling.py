@@ -13,7 +13,6 @@ from alewm.capacity.support import polynomial_prior
 from alewm.devices import find_device
 from alewm.errors import InputError
 from alewm.files import read_json
-from alewm.model.world_model import build_world_model
 from alewm.planning.planner import PlanningConfig
 from alewm.planning.rollout import sliced_roll_out
 from alewm.planning.search import CEMConfig
@@ -21,7 +20,7 @@ from alewm.regularizers.quadrature import random_directions
 from alewm.regularizers.sigreg import mix_sigreg
 from alewm.training.acceleration import WARM_UPS, acceleration_of, random_batch, updates_of
 from alewm.training.presets import preset
-from alewm_lab.benchmarks.plan_speed import plans_between, random_ends
+from alewm_lab.benchmarks.plan_speed import plans_between, random_ends, untrained_model
 from alewm_lab.benchmarks.timing import median_seconds, print_line, recorded
 from alewm_lab.presentation import panel_grid
 
@@ -97,7 +96,7 @@ def draw(panels: Sequence[Panel], title: str, out: Path) -> None:
 
 def _planning(asked: "BenchScaling", where: torch.device) -> Iterator[Panel]:
     config = preset(asked.preset_name)
-    model = build_world_model(config.model, torch.Generator().manual_seed(0)).to(where).eval()
+    model = untrained_model(config.model, where)
     smallest, capacities = config.model.capacities[0], config.model.capacities
     middle, usual = asked.episodes[len(asked.episodes) // 2], CEMConfig().num_candidates
 
@@ -116,7 +115,7 @@ def _planning(asked: "BenchScaling", where: torch.device) -> Iterator[Panel]:
 def _state(asked: "BenchScaling", where: torch.device) -> Iterator[Panel]:
     """What a candidate's rollout carries from one step to the next: the prefix, and nothing beyond it."""
     config = preset(asked.preset_name).model
-    model = build_world_model(config, torch.Generator().manual_seed(0)).to(where).eval()
+    model = untrained_model(config, where)
     z, blocks = torch.zeros(1, config.latent_dim), torch.zeros(1, 1, 2, config.action_dim)
 
     @torch.no_grad()

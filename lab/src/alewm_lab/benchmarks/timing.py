@@ -46,11 +46,16 @@ def median_seconds(call: Callable[[], object], repeats: int, device: torch.devic
     for repeat in range(repeats + 3):
         began = time.perf_counter()
         call()
-        if device.type == "cuda":
-            torch.cuda.synchronize(device)
+        wait_for(device)
         if repeat >= 3:
             seconds.append(time.perf_counter() - began)
     return statistics.median(seconds)
+
+
+def wait_for(device: torch.device) -> None:
+    """Returns when a GPU has done what was asked of it; elsewhere that is so already."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
 
 
 def check_repeats(repeats: int) -> None:

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, Literal, TypedDict
+from typing import Any, TypedDict
 
 import torch
 
@@ -39,7 +39,6 @@ def bench_train_step(
     batch: int,
     repeats: int,
     device: str,
-    precision: Literal["auto", "float32", "bfloat16"],
     acceleration: Acceleration,
     encoder_blocks: EncoderBlocks,
     deterministic: bool,
@@ -48,8 +47,8 @@ def bench_train_step(
 ) -> None:
     """Prints median times of an update (losses, gradients, clipping, AdamW), rates and memory."""
     where, config = find_device(device), preset(preset_name)
-    asked = {"precision": precision, "acceleration": acceleration, "encoder_blocks": encoder_blocks}
-    config = overridden(config, {f"training.{name}": value for name, value in asked.items()})
+    asked = {"training.acceleration": acceleration, "training.encoder_blocks": encoder_blocks}
+    config = overridden(config, asked)
     dtype = config.training.autocast_dtype(where)
     data = random_batch(config, batch, where)
     chosen = acceleration_of(config, where)

@@ -1,17 +1,8 @@
-"""How far a simulated state is from a goal state, for a planner that sees the state itself.
-
-It is the environment's own `distance`, the number whose limit is success: Two-Room's pixels to the target; the larger
-ratio of an error to its tolerance for Push-T (pusher and block together, block angle) and for Reacher (each joint).
-Cube's distance is that of the cube alone, which no plan changes before the gripper touches it; there, as in a picture
-of the goal, the arm counts too.
-
-The planner without a model: candidates are tried out in the environment itself, and end states are compared.
+"""The planner without a model: candidates are tried out in the environment itself, and end states are compared.
 
 What it reaches on a task's pairs is what planning with this search, horizon and budget is worth when predictions are
 perfect. Where it misses a pair, the search or the horizon is too short, or the distance between states misleads it (a
 learned one may mislead less: the bound is one on predictions, not on costs).
-
-Success of the planner in the true simulator: what planning with this search, horizon and budget can reach.
 """
 
 import time
@@ -47,7 +38,13 @@ EFFECTOR_SHARE = 0.25
 
 
 def state_cost(task_name: str) -> StateCost:
-    """The cost a planner in the true simulator of `task_name` minimises."""
+    """The cost a planner in the true simulator of `task_name` minimises.
+
+    It is the environment's own `distance`, the number whose limit is success: Two-Room's pixels to the target; the
+    larger ratio of an error to its tolerance for Push-T (pusher and block together, block angle) and for Reacher (each
+    joint). Cube's distance is that of the cube alone, which no plan changes before the gripper touches it; there, as in
+    a picture of the goal, the arm counts too.
+    """
     return _cube_and_effector if task_name == "cube" else _own_distance
 
 

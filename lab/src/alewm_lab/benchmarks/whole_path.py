@@ -24,16 +24,14 @@ from alewm.errors import InputError
 from alewm.evaluation.closed_loop import GoalPairs
 from alewm.evaluation.evaluate_run import EPISODES_PER_BATCH
 from alewm.evaluation.success import evaluate_planner
-from alewm.model.world_model import build_world_model
 from alewm.planning.planner import Planner, PlanningConfig, choose_search
 from alewm.planning.search import CEMConfig
 from alewm.training.presets import preset
+from alewm_lab.benchmarks.plan_speed import untrained_model
 from alewm_lab.benchmarks.timing import peak_mebibytes, print_line
 
 
-def bench_evaluate(
-    *, preset_name: str, episodes: int, candidates: int, iterations: int, device: str, reference: bool
-) -> None:
+def bench_evaluate(*, preset_name: str, episodes: int, candidates: int, iterations: int, device: str) -> None:
     """Prints the seconds of an evaluation of `episodes` pairs; an untrained model finishes few early, so it is long.
 
     Cold is the first of two in this process, in which kernels are compiled.
@@ -41,11 +39,11 @@ def bench_evaluate(
     where, config = find_device(device), preset(preset_name)
     if config.task != "two-room" or episodes < 1:
         raise InputError(f"Expected a preset of two-room and 1 episode or more, got {preset_name} and {episodes}.")
-    model = build_world_model(config.model, torch.Generator().manual_seed(0)).to(where).eval()
+    model = untrained_model(config.model, where)
     task = get_task(config.task)
     cem = CEMConfig.with_a_tenth_elite(candidates, iterations)
     planning = PlanningConfig(cem=cem, episodes_per_batch=EPISODES_PER_BATCH[where.type])
-    search = choose_search(model, where, reference=reference)
+    search = choose_search(model, where)
     planner = Planner(model, [0.0] * task.action_dim, [1.0] * task.action_dim, planning, inner_loop=search.inner_loop)
     paths = [torch.from_numpy(made["proprio"]) for made in simulate_episodes(0, range(episodes))]
     starts = torch.stack([path[0] for path in paths])
@@ -87,15 +85,15 @@ _CACHES = ("XDG_CACHE_HOME", "TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR")
 _MESSAGES = 2  # the descriptor that messages go to
 
 
-def bench_from_nothing(*, scale: str, seeds: Sequence[int], warm: bool, out: Path | None) -> None:
+def bench_from_nothing(*, scale: str, seeds: Sequence[int], out: Path | None) -> None:
     """Prints seconds and ALeWM's success for each seed, and their means.
 
-    Each seed starts with a folder and a recording of its own and, unless `warm`, with empty caches for all that is
-    compiled on first use. The wall time is that of the whole command, with its start, its compiling and its page.
+    Each seed starts with a folder and a recording of its own, and with empty caches for all that is compiled on first
+    use. The wall time is that of the whole command, with its start, its compiling and its page.
     The run folders stay in `out` if it is given; recordings are deleted once their model is evaluated.
     """
     check_seeds(seeds)
-    print(f"alewm demo --scale {scale}, {'warm' if warm else 'empty'} caches")
+    print(f"alewm demo --scale {scale}, empty caches")
     print(f"{'seed':>6}{'collecting s':>14}{'learning s':>12}{'total s':>10}{'success':>10}{'capacity':>10}")
     measured = []
     with TemporaryDirectory() as folder:
@@ -104,9 +102,8 @@ def bench_from_nothing(*, scale: str, seeds: Sequence[int], warm: bool, out: Pat
             place = home / f"seed-{seed}"
             if place.exists():
                 raise InputError(f"{place} exists already, and this begins with nothing. Delete it or give --out.")
-            caches = {} if warm else _empty_caches(place / "caches")
             command = ["demo", "--scale", scale, "--seed", str(seed), "--out", str(place / "demo")]
-            measured.append({"seed": seed, **_measure(command, place / "demo", caches)})
+            measured.append({"seed": seed, **_measure(command, place / "demo", _empty_caches(place / "caches"))})
             print(_row(str(seed), measured[-1]), flush=True)
             shutil.rmtree(place / "caches", ignore_errors=True)
             (place / "demo" / "two-room.h5").unlink()
@@ -114,7 +111,7 @@ def bench_from_nothing(*, scale: str, seeds: Sequence[int], warm: bool, out: Pat
     means = {name: fmean(found[name] for found in measured) for name in figures}
     print(_row("mean", means))
     averaged = {f"mean_{name.removeprefix('mean_')}": value for name, value in means.items()}
-    print_line("from-nothing", scale=scale, warm=warm, seeds=measured, **averaged)
+    print_line("from-nothing", scale=scale, seeds=measured, **averaged)
 
 
 def _measure(arguments: Sequence[str], demo: Path, environment: Mapping[str, str]) -> dict[str, Any]:

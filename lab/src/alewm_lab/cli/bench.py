@@ -73,15 +73,13 @@ class BenchReplay:
     """The task; needed for files from elsewhere, which do not say it."""
     num_pairs: Annotated[int | None, tyro.conf.arg(help_behavior_hint="", name="pairs")] = None
     """How many pairs, the first ones; if not given, all (200)."""
-    split: Literal["family", "episode"] = "family"
-    """How the test episodes were held out, as for `alewm train`."""
     seed: int = 42
     """Of the random actions; the default is that of `alewm evaluate`."""
 
     def run(self) -> None:
         from alewm_lab.benchmarks.replay import bench_replay, pairs_of_file
 
-        bench_replay("replay", pairs_of_file(self.data, self.task_name, self.num_pairs, self.split), self.seed)
+        bench_replay("replay", pairs_of_file(self.data, self.task_name, self.num_pairs), self.seed)
 
 
 @dataclass(frozen=True)
@@ -115,7 +113,7 @@ class BenchReplaySimulated:
     def run(self) -> None:
         from alewm_lab.benchmarks.replay import bench_replay, simulated_pairs
 
-        pairs = simulated_pairs(self.task_name, self.behaviour, self.episodes, self.seed)
+        pairs = simulated_pairs(self.task_name, self.episodes, behaviour=self.behaviour, seed=self.seed)
         bench_replay("replay-simulated", pairs, self.seed)
 
 
@@ -196,8 +194,6 @@ class BenchTrueSimulator:
     """The task; needed without --data."""
     data: Maybe[Path] = None
     """An episode file, whose test pairs are taken; if not given, episodes are simulated without drawing them."""
-    behaviour: Maybe[str] = None
-    """What acts in simulated episodes; if not given, the task's default."""
     episodes: int = 32
     """Pairs: of the file the first ones, or one of each simulated episode."""
     every: int = 1
@@ -205,8 +201,6 @@ class BenchTrueSimulator:
     gives pairs that are independent, with all strengths of noise."""
     only: Several[int] = ()
     """Only the pairs of these episodes, for example to try those again that a smaller search missed."""
-    split: Literal["family", "episode"] = "family"
-    """How the file's test episodes were held out, as for `alewm train`."""
     candidates: int = 100
     """CEM: action sequences tried out per iteration (300 in `alewm evaluate`, which costs nine times as much here with
     its 30 iterations)."""
@@ -220,8 +214,6 @@ class BenchTrueSimulator:
     """Blocks executed before planning again; if not given, all of them."""
     seed: int = 42
     """Of the planner's noise and of the random actions; the default is that of `alewm evaluate`."""
-    data_seed: int = 0
-    """Of simulated episodes."""
     jobs: int = 0
     """Processes, an episode at a time each; 0 means one per core."""
     out: Maybe[Path] = None
@@ -240,9 +232,9 @@ class BenchTrueSimulator:
         if self.episodes < 1:
             raise InputError(f"--episodes must be at least 1, got {self.episodes}.")
         if self.data is not None:
-            standard = pairs_of_file(self.data, self.task_name, self.episodes, self.split)
+            standard = pairs_of_file(self.data, self.task_name, self.episodes)
         elif self.task_name is not None:
-            standard = simulated_pairs(self.task_name, self.behaviour, self.episodes, self.data_seed, self.every)
+            standard = simulated_pairs(self.task_name, self.episodes, every=self.every)
         else:
             raise InputError("Say which task to simulate with --task, or which file's pairs to take with --data.")
         if self.only:
@@ -262,8 +254,6 @@ class BenchTrainStep:
     """Timed updates after three warm-up ones; the median is reported."""
     device: str = "auto"
     """auto, cpu, cuda or cuda:1."""
-    precision: Literal["auto", "float32", "bfloat16"] = "auto"
-    """Arithmetic of the networks."""
     acceleration: Literal["auto", "none", "compile", "record", "graph"] = "auto"
     """How updates are executed: as written, compiled, recorded as a CUDA graph, or both (graph); auto is fastest."""
     encoder_blocks: Literal["auto", "plain", "fused"] = "auto"
@@ -385,8 +375,6 @@ class BenchEvaluate:
     """CEM: times the distribution is refined."""
     device: str = "auto"
     """auto, cpu, cuda or cuda:1."""
-    reference: Flag = False
-    """Search as it is written, in float32, also where a faster search could run."""
 
     def run(self) -> None:
         from alewm_lab.benchmarks.whole_path import bench_evaluate
@@ -464,8 +452,6 @@ class BenchFromNothing:
     """How much of everything, as in `alewm demo`; `large` needs a GPU."""
     seeds: tuple[int, ...] = (3072, 3073, 3074)
     """Seeds of recording and training, each from nothing."""
-    warm: Flag = False
-    """Use what was compiled before, instead of empty caches for every seed."""
     out: Maybe[Path] = None
     """Folder to keep the run folders in; if not given, nothing is kept."""
 

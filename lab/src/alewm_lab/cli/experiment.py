@@ -171,7 +171,7 @@ class ExperimentCommand:
     def _library(self, request: "Request") -> "Library":
         from alewm.sweeps.library import Library
 
-        if request.is_for_cpu:
+        if request.scale.is_for_cpu:
             return Library(self.runs / self.scale, self.runs / self.scale / "data")
         return Library(self.runs, self.data)
 

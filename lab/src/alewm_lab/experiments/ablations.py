@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from alewm.evaluation.statistics import Spread
 from alewm.sweeps.grid import MULTIPLIER
-from alewm.sweeps.library import EvaluationWork, TrainingRun, TrainingWork
+from alewm.sweeps.library import EvaluationWork, TrainingRun
 from alewm.tables import Cell, Row, Table
 from alewm.theme import Draw, Series, Theme
 from alewm.training.config import Method
@@ -20,7 +20,7 @@ from alewm_lab.experiments.capacity_dynamics import PATH_HEAD, PATH_LEGEND, draw
 from alewm_lab.experiments.experiment import Experiment, ExperimentFigure, Groups, Outcome, Recipe, Results
 from alewm_lab.experiments.request import TASK_TITLES, Request
 from alewm_lab.oscillator.measures import distance_from_survival
-from alewm_lab.presentation import NONE
+from alewm_lab.presentation import NONE, panel_grid
 
 
 def learns_q(run: TrainingRun) -> bool:
@@ -64,7 +64,7 @@ def selector_table(request: Request, groups: Groups, results: Results) -> Table:
     rows: list[Row] = []
     for (task, name), runs in groups.items():
         dynamics = [q_over_training([run], results) for run in runs if learns_q(run)]
-        commands = tuple(TrainingWork(run).command(results.library) for run in runs)
+        commands = results.training_commands(runs)
         cells = path_cells(dynamics, [_losses(run, results) for run in runs])
         rows.append([TASK_TITLES[task], name, *(Cell(text, commands=commands) for text in cells)])
     text = f"What the selector did while training: {PATH_LEGEND}."
@@ -95,8 +95,7 @@ def success_dots(request: Request, groups: Groups, results: Results) -> Draw:
     tasks, names = (list(dict.fromkeys(parts)) for parts in zip(*groups, strict=True))
 
     def draw(theme: Theme) -> Figure:
-        figure = Figure(figsize=(2.2 + 2.6 * len(tasks), 0.9 + 0.28 * len(names)), layout="constrained")
-        panels = figure.subplots(1, len(tasks), sharey=True, squeeze=False)[0]
+        figure, panels = panel_grid(len(tasks), panel=(2.6, 0.28 * len(names)), margin=(2.2, 0.9), sharey=True)
         for axes, task in zip(panels, tasks, strict=True):
             for row, name in enumerate(names):
                 seeds, color = rates[task, name], theme.color(1 if row == 0 else 0)
@@ -213,7 +212,7 @@ def build(request: Request) -> Experiment:
             f"Mean probability of each capacity over training of seed {request.seeds[0]}, averaged over the batches "
             f"between two logged steps; at step 0 it is the prior."
         )
-        commands = tuple(TrainingWork(run).command(results.library) for run in moving.values())
+        commands = results.training_commands(moving.values())
         return Outcome(tables, (dots, ExperimentFigure("ablations-q", text, draw_dynamics(panels), commands)))
 
     return Experiment("ablations", request, runs, outcome, tuple(works))

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from math import ceil
 from statistics import fmean
 
@@ -14,7 +15,7 @@ from alewm.errors import InputError
 from alewm.evaluation.settings import EvaluationSettings
 from alewm.evaluation.statistics import Spread, total_variation
 from alewm.sweeps.grid import DEGREE
-from alewm.sweeps.library import EvaluationWork, TrainingRun, TrainingWork
+from alewm.sweeps.library import EvaluationWork, TrainingRun
 from alewm.tables import Cell, Row, Table
 from alewm.theme import Draw, Series, Theme, thinned
 from alewm.training.presets import MIXED, MIXED_SELECTED, SEEDS
@@ -86,17 +87,17 @@ def path_cells(dynamics: Sequence[Dynamics], losses: Sequence[Series]) -> list[s
 def build_capacity_dynamics(request: Request) -> Experiment:
     """One model per task and seed; nothing is evaluated, since training itself records q."""
     (width,) = request.widths(192)
-    runs = tuple(run for task in request.tasks(*TASK_TITLES) for run in request.over_seeds(request.alewm, task, width))
+    runs = tuple(chain.from_iterable(request.alewm_by_task(TASK_TITLES, width).values()))
 
     def outcome(results: Results) -> Outcome:
         dynamics = [(f"{TASK_TITLES[run.task]}, seed {run.seed}", q_over_training([run], results)) for run in runs]
         rows: list[Row] = []
         for run, (title, found) in zip(runs, dynamics, strict=True):
-            command = (TrainingWork(run).command(results.library),)
+            commands = results.training_commands([run])
             for name, index in (("prior", 0), ("at the end", -1)):
                 probabilities = [values[index] for _, values in found.values()]
                 top = max(probabilities)
-                rows.append([title, name, *(Cell(f"{p:.3f}", p == top, command) for p in probabilities)])
+                rows.append([title, name, *(Cell(f"{p:.3f}", p == top, commands) for p in probabilities)])
         head = ["task and seed", "when", *(f"k = {k}" for k in runs[0].config.model.capacities)]
         text = (
             "Mean probability of each capacity before the first update, where q is the prior, and in the last batches."
@@ -106,8 +107,10 @@ def build_capacity_dynamics(request: Request) -> Experiment:
             "Mean probability of each capacity over training, averaged over the batches between two logged steps; at "
             "step 0 it is the prior."
         )
-        commands = tuple(TrainingWork(run).command(results.library) for run in runs)
-        return Outcome((table,), (ExperimentFigure("capacity-dynamics", caption, draw_dynamics(dynamics), commands),))
+        figure = ExperimentFigure(
+            "capacity-dynamics", caption, draw_dynamics(dynamics), results.training_commands(runs)
+        )
+        return Outcome((table,), (figure,))
 
     return Experiment("capacity-dynamics", request, runs, outcome)
 
@@ -183,7 +186,7 @@ def build_mixed(request: Request) -> Experiment:
             f"{len(runs)} seeds and over at least the batches between two logged steps; at step 0 it is the prior. The "
             f"vertical range leaves out what is higher in the first tenth of training."
         )
-        commands = tuple(TrainingWork(run).command(results.library) for run in runs)
+        commands = results.training_commands(runs)
         drawing = ExperimentFigure("mixed", request.caption(text), _panels(dynamics), commands)
         tables = (_success_table(request, runs, tests, results), _q_table(request, dynamics, commands))
         return Outcome(tables, (drawing,))
@@ -196,20 +199,9 @@ def _success_table(
 ) -> Table:
     rows: list[Row] = []
     for name, test in tests.items():
-        floors = results.evaluation(runs[0], test)
-        published = ("–", "–") if request.is_smoke else PUBLISHED[name]
-        rows.append(
-            [
-                _title(name),
-                results.success_cell(runs, test),
-                results.capacity_cell(runs, test),
-                *published,
-                *(
-                    f"{100 * floors[key]:.1f}"
-                    for key in ("random_success_rate", "zero_success_rate", "presolved_share")
-                ),
-            ]
-        )
+        published = (NONE, NONE) if request.is_smoke else PUBLISHED[name]
+        ours = results.success_cell(runs, test), results.capacity_cell(runs, test)
+        rows.append([_title(name), *ours, *published, *results.floors(runs[0], test)])
     head = ["data set", "SR (%)", "E[K]", "paper SR (%)", "paper E[K]", "random (%)", "nothing (%)", "presolved (%)"]
     text = (
         "Test success rate (SR) and mean planning capacity E[K] of one model on the pairs of each data set it learned "

@@ -1,6 +1,7 @@
 """Comparisons: capacity rules and goal costs of one model, and rival methods (nested dropout, SIGReg)."""
 
 from collections.abc import Mapping, Sequence
+from itertools import chain
 
 from matplotlib.figure import Figure
 
@@ -20,18 +21,30 @@ from alewm_lab.experiments.experiment import (
     Outcome,
     Recipe,
     Results,
+    RunsWithSettings,
     rows_of,
+    success_cells,
     success_columns,
 )
 from alewm_lab.experiments.request import TASK_TITLES, Request
-from alewm_lab.presentation import Curve, Point, mark_best, success_curves
+from alewm_lab.presentation import Curve, Point, success_curves
 
 
 def _selected_models(request: Request) -> tuple[dict[str, Runs], Runs]:
     """ALeWM of width 192 as the paper selected it: runs over seeds by task, and all of them."""
     (width,) = request.widths(192)
-    groups = {task: request.over_seeds(request.alewm, task, width) for task in request.tasks(*TASK_TITLES)}
-    return groups, tuple(run for group in groups.values() for run in group)
+    groups = request.alewm_by_task(TASK_TITLES, width)
+    return groups, tuple(chain.from_iterable(groups.values()))
+
+
+def _curve(
+    results: Results, task: str, fixed: Mapping[int, RunsWithSettings], own: RunsWithSettings, fixed_label: str
+) -> Curve:
+    """A task's success at fixed capacities, and where it is planned with the capacity that its model chooses."""
+    points = tuple(Point.of(k, results.over_seeds(*at), results.interval(*at)) for k, at in fixed.items())
+    capacity = results.over_seeds(*own, "mean_capacity")
+    star = Point.at(capacity, results.over_seeds(*own), results.interval(*own))
+    return Curve(TASK_TITLES[task], points, star, fixed_label)
 
 
 def build_prefix_sweep(request: Request) -> Experiment:
@@ -45,15 +58,10 @@ def build_prefix_sweep(request: Request) -> Experiment:
         rows: list[Row] = []
         curves = []
         for task, group in groups.items():
-            own = results.success_cell(group, modal)
-            capacity = results.over_seeds(group, modal, "mean_capacity")
-            rates = {k: results.over_seeds(group, settings) for k, settings in fixed.items()}
-            cells = [results.success_cell(group, settings) for settings in fixed.values()]
-            marked = mark_best(cells, [rate.mean for rate in rates.values()])
-            rows.append([TASK_TITLES[task], *marked, own, capacity.shown()])
-            points = tuple(Point.of(k, rate, results.interval(group, fixed[k])) for k, rate in rates.items())
-            star = Point.at(capacity, results.over_seeds(group, modal), results.interval(group, modal))
-            curves.append(Curve(TASK_TITLES[task], points, star))
+            imposed = {k: (group, settings) for k, settings in fixed.items()}
+            own = results.success_cell(group, modal), results.capacity_cell(group, modal)
+            rows.append([TASK_TITLES[task], *success_cells(list(imposed.values()), results), *own])
+            curves.append(_curve(results, task, imposed, (group, modal), "fixed prefix"))
         head = ["task", *(f"k = {k}" for k in ks), "selector", "selector's E[K]"]
         text = (
             "Test success (%, mean ± SEM over seeds) of ALeWM planned with each fixed capacity and with the capacity "
@@ -238,7 +246,7 @@ def build_nested_dropout(request: Request) -> Experiment:
         task: [request.over_seeds(request.nested_dropout, task, width, changes=each) for each in changes]
         for task in tasks
     }
-    alewm = {task: request.over_seeds(request.alewm, task, width) for task in tasks}
+    alewm = request.alewm_by_task(tasks, width)
     ks = alewm[tasks[0]][0].config.model.capacities
     validation = {k: request.scale.evaluation("validation", capacity=str(k)) for k in ks}
     test = {k: request.scale.evaluation(capacity=str(k)) for k in ks}
@@ -258,22 +266,14 @@ def build_nested_dropout(request: Request) -> Experiment:
         curves = []
         commands: dict[str, None] = {}
         for task in tasks:
-            groups = {k: chosen(results, task, k) for k in ks}
-            cells = [results.success_cell(groups[k], test[k]) for k in ks]
+            best = {k: (chosen(results, task, k), test[k]) for k in ks}
+            cells = [results.success_cell(*each) for each in best.values()]
             own = results.success_cell(alewm[task], modal)
             rows.append([TASK_TITLES[task], *cells, own, results.capacity_cell(alewm[task], modal)])
-            weights = [f"{groups[k][0].config.objective.regularizer_weight:g}" for k in ks]
-            degrees = [f"{groups[k][0].config.model.prior_degree:g}" for k in ks]
-            rows.append(["  its λ, α", *(f"{w}, {a}" for w, a in zip(weights, degrees, strict=True)), "", ""])
-            points = tuple(
-                Point.of(k, results.over_seeds(groups[k], test[k]), results.interval(groups[k], test[k])) for k in ks
-            )
-            star = Point.at(
-                results.over_seeds(alewm[task], modal, "mean_capacity"),
-                results.over_seeds(alewm[task], modal),
-                results.interval(alewm[task], modal),
-            )
-            curves.append(Curve(TASK_TITLES[task], points, star, fixed_label="Nested Dropout"))
+            configs = [runs[0].config for runs, _ in best.values()]
+            settings = [f"{c.objective.regularizer_weight:g}, {c.model.prior_degree:g}" for c in configs]
+            rows.append(["  its λ, α", *settings, "", ""])
+            curves.append(_curve(results, task, best, (alewm[task], modal), "Nested Dropout"))
             commands |= dict.fromkeys(command for cell in (*cells, own) for command in cell.commands)
         head = ["task", *(f"k = {k}" for k in ks), "ALeWM", "ALeWM's E[K]"]
         text = (

@@ -36,6 +36,7 @@ from alewm_lab.experiments.experiment import (
 )
 from alewm_lab.experiments.main_table import METHODS, blocks_of, contest_of
 from alewm_lab.experiments.request import TASK_TITLES, Request
+from alewm_lab.presentation import NONE
 
 DRAW_SEED = 3072
 NUM_SHOWN = 2
@@ -314,7 +315,7 @@ def _compared(records: list[EpisodeRecord], support: tuple[int, ...]) -> tuple[i
 
 
 def _mean(values: tuple[float, ...], chosen: list[int]) -> str:
-    return f"{fmean(values[i] for i in chosen):.3g}" if chosen else "–"
+    return f"{fmean(values[i] for i in chosen):.3g}" if chosen else NONE
 
 
 def _correlation(x: tuple[float, ...], y: tuple[float, ...]) -> str:

@@ -3,7 +3,7 @@
 In a `Contest` each rival has several configurations: validation pairs select one, which is then planned to test pairs.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -107,6 +107,11 @@ class Results:
         interval: list[float] = self.evaluation(runs[0], settings)["interval"]
         return interval
 
+    def floors(self, run: TrainingRun, settings: EvaluationSettings) -> list[str]:
+        """Success in percent of random actions, of none, and before the first step, on the pairs that `run` met."""
+        found = self.evaluation(run, settings)
+        return [f"{100 * found[key]:.1f}" for key in ("random_success_rate", "zero_success_rate", "presolved_share")]
+
     def success_cell(self, runs: Sequence[TrainingRun], settings: EvaluationSettings) -> Cell:
         """Success in percent over `runs`, with the commands behind it."""
         text = self.over_seeds(runs, settings).percent()
@@ -122,6 +127,14 @@ class Results:
         return tuple(
             work.command(self.library) for run in runs for work in (TrainingWork(run), EvaluationWork(run, settings))
         )
+
+    def training_commands(self, runs: Iterable[TrainingRun]) -> tuple[str, ...]:
+        """The commands that train `runs`."""
+        return tuple(TrainingWork(run).command(self.library) for run in runs)
+
+    def measuring_commands(self, measurements: Iterable[MeasurementWork]) -> tuple[str, ...]:
+        """The commands that train what was measured, and measure it."""
+        return tuple(work.command(self.library) for each in measurements for work in (TrainingWork(each.run), each))
 
 
 @dataclass(frozen=True)
@@ -276,15 +289,21 @@ class Contest(Generic[Key]):
         )
 
 
-def success_columns(
-    task: str, compared: Sequence[tuple[Runs, EvaluationSettings]], results: Results
-) -> dict[str, list[Cell]]:
-    """By title: one task's success of runs with their settings, the best marked, and planning capacity."""
-    rates = [results.over_seeds(runs, settings).mean for runs, settings in compared]
-    success = [results.success_cell(runs, settings) for runs, settings in compared]
+RunsWithSettings = tuple[Runs, EvaluationSettings]
+"""Runs over seeds, and how they are planned with."""
+
+
+def success_cells(compared: Sequence[RunsWithSettings], results: Results) -> list[Cell]:
+    """Success of each, the best marked."""
+    rates = [results.over_seeds(*each).mean for each in compared]
+    return mark_best([results.success_cell(*each) for each in compared], rates)
+
+
+def success_columns(task: str, compared: Sequence[RunsWithSettings], results: Results) -> dict[str, list[Cell]]:
+    """By title: one task's success, the best marked, and planning capacity."""
     return {
-        f"{TASK_TITLES[task]} SR (%)": mark_best(success, rates),
-        f"{TASK_TITLES[task]} E[K]": [results.capacity_cell(runs, settings) for runs, settings in compared],
+        f"{TASK_TITLES[task]} SR (%)": success_cells(compared, results),
+        f"{TASK_TITLES[task]} E[K]": [results.capacity_cell(*each) for each in compared],
     }
 
 

@@ -2,12 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from itertools import product
+from typing import NamedTuple
 
 from matplotlib.figure import Figure
 
 from alewm.evaluation.settings import EvaluationSettings
 from alewm.sweeps.grid import DEGREE, GRIDS, MULTIPLIER, WEIGHT, Runs
-from alewm.sweeps.library import EvaluationWork, TrainingRun, unique
+from alewm.sweeps.library import EvaluationWork, unique
 from alewm.tables import Cell, Row, Table
 from alewm.theme import Draw, Theme
 from alewm.training.presets import LEWM_WEIGHT
@@ -22,8 +23,10 @@ from alewm_lab.experiments.experiment import (
     success_columns,
 )
 from alewm_lab.experiments.request import TASK_TITLES, Request
+from alewm_lab.presentation import panel_grid
 
 METHODS = ("LeWM (best d)", "LeWM (d = d_max)", "ALeWM")
+MARKERS = dict(zip(METHODS, "so*", strict=True))
 BACKBONES = {32: "tiny", 96: "ViT-Tiny", 192: "ViT-Tiny", 384: "ViT-Small"}
 
 
@@ -84,12 +87,25 @@ def _outcome(request: Request, blocks: Blocks, results: Results, test: Evaluatio
         "at its best width. Bars are SEM over seeds."
     )
     runs = unique([run for block in blocks.values() for rows in block.values() for run in rows])
-    overview = ExperimentFigure("overview", caption, _overview(blocks, results, test), results.commands(runs, test))
-    return Outcome(tables, (overview,), findings=_findings(blocks, results, test))
+    standings = {
+        key: {method: _standing(results, block[method], test) for method in METHODS} for key, block in blocks.items()
+    }
+    overview = ExperimentFigure("overview", caption, _overview(standings), results.commands(runs, test))
+    return Outcome(tables, (overview,), findings=_findings(list(standings.values())))
 
 
-def _point(results: Results, runs: Sequence[TrainingRun], test: EvaluationSettings) -> tuple[float, float]:
-    return results.over_seeds(runs, test, "mean_capacity").mean, 100 * results.over_seeds(runs, test).mean
+class Standing(NamedTuple):
+    """Of one method: planning capacity and success in percent, with their standard errors over seeds."""
+
+    capacity: float
+    success: float
+    capacity_sem: float
+    success_sem: float
+
+
+def _standing(results: Results, runs: Runs, test: EvaluationSettings) -> Standing:
+    capacity, success = results.over_seeds(runs, test, "mean_capacity"), results.over_seeds(runs, test)
+    return Standing(capacity.mean, 100 * success.mean, capacity.sem or 0.0, 100 * (success.sem or 0.0))
 
 
 def _title(width: int) -> str:
@@ -118,9 +134,7 @@ def _floors_table(request: Request, blocks: Blocks, results: Results, test: Eval
         first.setdefault(task, block)
     for task, block in first.items():
         run = block["ALeWM"][0]
-        found = results.evaluation(run, test)
-        keys = ("random_success_rate", "zero_success_rate", "presolved_share")
-        rows.append([TASK_TITLES[task], *(f"{100 * found[key]:.1f}" for key in keys), str(found["episodes"])])
+        rows.append([TASK_TITLES[task], *results.floors(run, test), str(results.evaluation(run, test)["episodes"])])
     head = ["task", "uniform random (%)", "doing nothing (%)", "solved at the start (%)", "pairs"]
     return Table.of("floors", request.caption("Success without a model on the same test pairs."), head, rows)
 
@@ -162,44 +176,34 @@ def _counts_table(request: Request, blocks: Blocks, results: Results, test: Eval
     return Table.of("capacity-counts", request.caption(text), head, rows)
 
 
-def _findings(blocks: Blocks, results: Results, test: EvaluationSettings) -> tuple[str, ...]:
+def _findings(compared: Sequence[Mapping[str, Standing]]) -> tuple[str, ...]:
     """The text's ranges, computed."""
-    points = [{m: _point(results, rows, test) for m, rows in block.items()} for block in blocks.values()]
-    total, ours = len(points), METHODS[-1]
-    findings = []
+    ours, findings = METHODS[-1], []
     for rival in METHODS[:-1]:
-        gains = [p[ours][1] - p[rival][1] for p in points]
-        changes = [100 * (p[ours][0] / p[rival][0] - 1) for p in points]
+        gains = [each[ours].success - each[rival].success for each in compared]
+        changes = [100 * (each[ours].capacity / each[rival].capacity - 1) for each in compared]
         findings.append(
             f"Against {rival}: success {min(gains):+.2f} to {max(gains):+.2f} percentage points, planning capacity "
             f"{min(changes):+.0f} to {max(changes):+.0f} %; ALeWM has the higher mean success in "
-            f"{sum(gain > 0 for gain in gains)} of {total} comparisons and the smaller capacity in "
+            f"{sum(gain > 0 for gain in gains)} of {len(compared)} comparisons and the smaller capacity in "
             f"{sum(change < 0 for change in changes)}."
         )
     return tuple(findings)
 
 
-def _overview(blocks: Blocks, results: Results, test: EvaluationSettings) -> Draw:
-    widths = list(dict.fromkeys(width for width, _ in blocks))
-    tasks = list(dict.fromkeys(task for _, task in blocks))
-
-    def spread(runs: Sequence[TrainingRun]) -> tuple[float, float, float, float]:
-        k, rate = results.over_seeds(runs, test, "mean_capacity"), results.over_seeds(runs, test)
-        return k.mean, 100 * rate.mean, k.sem or 0.0, 100 * (rate.sem or 0.0)
-
-    points = {key: {method: spread(block[method]) for method in METHODS} for key, block in blocks.items()}
+def _overview(standings: Mapping[tuple[int, str], Mapping[str, Standing]]) -> Draw:
+    widths, tasks = (list(dict.fromkeys(parts)) for parts in zip(*standings, strict=True))
 
     def draw(theme: Theme) -> Figure:
-        figure = Figure(figsize=(3.1 * len(widths) + 0.9, 3.3), layout="constrained")
-        panels = figure.subplots(1, len(widths), sharey=True, squeeze=False)[0]
+        figure, panels = panel_grid(len(widths), panel=(3.1, 3.3), margin=(0.9, 0.0), sharey=True)
         for axes, width in zip(panels, widths, strict=True):
             axes.set(title=f"{BACKBONES[width]}, d_max = {width}", xlabel="mean planning capacity")
             axes.set_xscale("log", base=2)
-            for (own_width, task), found in points.items():
+            for (own_width, task), found in standings.items():
                 if own_width != width:
                     continue
                 color = theme.color(tasks.index(task))
-                for method, marker in zip(METHODS, ("s", "o", "*"), strict=True):
+                for method, marker in MARKERS.items():
                     k, rate, k_sem, rate_sem = found[method]
                     size, fill = (9, color) if marker == "*" else (5, "none")
                     axes.errorbar(k, rate, rate_sem, k_sem, fmt=marker, ms=size, mfc=fill, color=color, elinewidth=1)
@@ -211,7 +215,7 @@ def _overview(blocks: Blocks, results: Results, test: EvaluationSettings) -> Dra
         names = [TASK_TITLES[task] for task in tasks]
         for index, name in enumerate(names):
             panels[-1].plot([], [], color=theme.color(index), linewidth=4, label=name)
-        for method, marker in zip(METHODS, ("s", "o", "*"), strict=True):
+        for method, marker in MARKERS.items():
             fill = theme.muted if marker == "*" else "none"
             panels[-1].plot([], [], marker=marker, linestyle="none", color=theme.muted, mfc=fill, label=method)
         figure.legend(loc="outside right center")

@@ -1,7 +1,7 @@
 """What is measured on trained models: the paper's propositions, and the true state in every prefix."""
 
 from collections.abc import Callable, Mapping
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,6 @@ from alewm.evaluation.probes import measure as measure_probes
 from alewm.evaluation.statistics import Spread
 from alewm.model.world_model import WorldModel
 from alewm.shapes import Float, Tensor
-from alewm.sweeps.library import TrainingWork
 from alewm.tables import Cell, Row, Table
 from alewm.theme import Draw, Theme
 from alewm.training.validation import masked_variance
@@ -107,7 +106,7 @@ def _panels(found: Measured, panel: Callable[[Axes, Theme, Mapping[str, Any]], N
 def build_theory(request: Request) -> Experiment:
     """The selected models of one width, measured on windows of validation episodes."""
     (width,) = request.widths(192)
-    runs = tuple(run for task in request.tasks(*TASK_TITLES) for run in request.over_seeds(request.alewm, task, width))
+    runs = tuple(chain.from_iterable(request.alewm_by_task(TASK_TITLES, width).values()))
     options = (
         ("num_train", 300 if request.is_smoke else 20_000),
         ("num_windows", 100 if request.is_smoke else 5_000),
@@ -117,11 +116,8 @@ def build_theory(request: Request) -> Experiment:
 
     def outcome(results: Results) -> Outcome:
         found = {f"{TASK_TITLES[run.task]}, {run.seed}": results.measured(measured[run]) for run in runs}
-        sources = {
-            title: tuple(work.command(results.library) for work in (TrainingWork(run), measured[run]))
-            for run, title in zip(runs, found, strict=True)
-        }
-        every = tuple(command for commands in sources.values() for command in commands)
+        sources = {title: results.measuring_commands([measured[run]]) for run, title in zip(runs, found, strict=True)}
+        every = results.measuring_commands(measured.values())
         variance = request.caption(
             "Variance of each coordinate under the mask beside the survival probability that exact matching would "
             "give it (proposition 1 and its corollary), and the variance of the unmasked coordinate, which must not "
@@ -139,8 +135,7 @@ def build_theory(request: Request) -> Experiment:
         tables = (_gains_table(request, found, sources), _order_table(request, found, sources))
         return Outcome(tables, drawings)
 
-    works = list(measured.values())
-    return Experiment("theory", request, runs, outcome, tuple(works))
+    return Experiment("theory", request, runs, outcome, tuple(measured.values()))
 
 
 @torch.no_grad()
@@ -234,9 +229,7 @@ def _history(windows: EncodedWindows) -> Float[Tensor, "B I"]:
     return torch.cat([windows.latents[:, :-1].flatten(1), windows.actions.flatten(1)], 1)
 
 
-def _gains_table(
-    request: Request, found: Mapping[str, Mapping[str, Any]], sources: Mapping[str, tuple[str, ...]]
-) -> Table:
+def _gains_table(request: Request, found: Measured, sources: Mapping[str, tuple[str, ...]]) -> Table:
     ks = next(iter(found.values()))["capacities"]
     rows: list[Row] = []
     for title, each in found.items():
@@ -254,9 +247,7 @@ def _gains_table(
     return Table.of("gains", request.caption(text), head, rows)
 
 
-def _order_table(
-    request: Request, found: Mapping[str, Mapping[str, Any]], sources: Mapping[str, tuple[str, ...]]
-) -> Table:
+def _order_table(request: Request, found: Measured, sources: Mapping[str, tuple[str, ...]]) -> Table:
     rows: list[Row] = []
     for title, each in found.items():
         deviation = f"{distance_from_survival(each['masked_variance'], each['prior_survival']):.3f}"
@@ -306,7 +297,7 @@ def build_probes(request: Request) -> Experiment:
         rows: list[Row] = []
         for (task, method), group in groups.items():
             found = [results.measured(measured[run]) for run in group]
-            commands = tuple(w.command(results.library) for run in group for w in (TrainingWork(run), measured[run]))
+            commands = results.measuring_commands(measured[run] for run in group)
             for probe in PROBES:
                 spread = {k: Spread.of([each[probe][str(k)]["mean"] for each in found]) for k in ks}
                 curves[task, method, probe] = spread
@@ -319,19 +310,17 @@ def build_probes(request: Request) -> Experiment:
             "episodes."
         )
         table = Table.of("probes", request.caption(text), head, rows)
-        commands = tuple(TrainingWork(run).command(results.library) for run in runs)
+        commands = results.training_commands(runs)
         return Outcome((table,), (ExperimentFigure("probes", request.caption(text), _probe_panels(curves), commands),))
 
-    works = list(measured.values())
-    return Experiment("probes", request, runs, outcome, tuple(works))
+    return Experiment("probes", request, runs, outcome, tuple(measured.values()))
 
 
 def _probe_panels(curves: Curves) -> Draw:
     tasks = list(dict.fromkeys(task for task, _, _ in curves))
 
     def draw(theme: Theme) -> Figure:
-        figure = Figure(figsize=(2.9 * len(tasks) + 0.6, 2.8), layout="constrained")
-        panels = figure.subplots(1, len(tasks), sharey=True, squeeze=False)[0]
+        figure, panels = panel_grid(len(tasks), panel=(2.9, 2.8), margin=(0.6, 0.0), sharey=True)
         for axes, task in zip(panels, tasks, strict=True):
             for (where, method, probe), spread in curves.items():
                 if where != task:

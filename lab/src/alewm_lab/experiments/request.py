@@ -39,7 +39,10 @@ SHORT_STEPS = 10_000
 """Updates of a model at the short scale, unless asked otherwise."""
 
 LONG_STEPS = 12_000
-"""Updates of a model at the long scale: what one GPU trains in five minutes."""
+"""Updates of a model at the long scale: what one GPU trains in five minutes.
+
+From so many on methods are worth ordering; shorter schedules order nothing (docs/dev/logbook.md).
+"""
 
 
 @dataclass(frozen=True)
@@ -165,11 +168,6 @@ class Request:
         """Whether this is the scale of seconds, which only tries the code."""
         return self.scale.name == "smoke"
 
-    @property
-    def is_for_cpu(self) -> bool:
-        """Whether there is one task and one size of model."""
-        return self.scale.is_for_cpu
-
     def refuse_tiny(self, reason: str) -> None:
         """Refuses the scale that has Two-Room alone; at the smoke scale, whose numbers mean nothing, it stands in."""
         if self.scale.name == "tiny":
@@ -182,13 +180,13 @@ class Request:
 
     def tasks(self, *offered: str) -> tuple[str, ...]:
         """Those of the `offered` tasks that were asked for; scales for a CPU have one."""
-        if self.is_for_cpu:
+        if self.scale.is_for_cpu:
             return ("two-room",)
         return self._asked(offered, set(TASK_TITLES))
 
     def widths(self, *offered: int) -> tuple[int, ...]:
         """Those of the `offered` widths that were asked for; scales for a CPU have one."""
-        if self.is_for_cpu:
+        if self.scale.is_for_cpu:
             return (preset(TINY_PRESET).model.latent_dim,)
         return tuple(int(width) for width in self._asked([str(width) for width in offered], set(map(str, CAPACITIES))))
 
@@ -219,7 +217,7 @@ class Request:
         """The capacities of a width, which are also the widths among which LeWM's is chosen."""
         if self.is_smoke:
             return (8, 32)
-        return preset(TINY_PRESET).model.capacities if self.is_for_cpu else CAPACITIES[width]
+        return preset(TINY_PRESET).model.capacities if self.scale.is_for_cpu else CAPACITIES[width]
 
     def widths_of_lewm(self, width: int) -> tuple[int, ...]:
         """The widths among which LeWM's best is chosen in the block of `width`, the full one always among them."""
@@ -245,7 +243,7 @@ class Request:
     def lewm(self, task: str, width: int, latent_dim: int, seed: int, weight: float = LEWM_WEIGHT) -> TrainingRun:
         """LeWM of `latent_dim` with the encoder of `width`."""
         name, config = self.scale.base(task, width)
-        suffix = "lewm" if self.is_for_cpu else f"lewm-{latent_dim}"
+        suffix = "lewm" if self.scale.is_for_cpu else f"lewm-{latent_dim}"
         return _run(f"{name}-{suffix}", as_lewm(config, latent_dim, weight), seed)
 
     def alewm_sigreg(self, task: str, width: int, seed: int, changes: Mapping[str, Any] | None = None) -> TrainingRun:
@@ -259,11 +257,15 @@ class Request:
         return _run(self._named(name, "nested-dropout"), overridden(as_nested_dropout(config), changes or {}), seed)
 
     def _named(self, name: str, method: str) -> str:
-        return name if self.is_for_cpu else f"{name}-{method}"
+        return name if self.scale.is_for_cpu else f"{name}-{method}"
 
     def over_seeds(self, make: Callable[..., TrainingRun], *arguments: Any, **options: Any) -> tuple[TrainingRun, ...]:
         """One run per seed, as `make(*arguments, seed=seed, **options)` says."""
         return tuple(make(*arguments, seed=seed, **options) for seed in self.seeds)
+
+    def alewm_by_task(self, tasks: Iterable[str], width: int) -> dict[str, tuple[TrainingRun, ...]]:
+        """ALeWM's runs of one width, as the paper selected it."""
+        return {task: self.over_seeds(self.alewm, task, width) for task in self.tasks(*tasks)}
 
     def both_methods(self, tasks: Iterable[str], width: int) -> dict[tuple[str, str], tuple[TrainingRun, ...]]:
         """ALeWM's and LeWM's runs of one width, by task and method."""

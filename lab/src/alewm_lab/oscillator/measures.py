@@ -1,8 +1,6 @@
-"""What the study measures beyond the training diagnostics: linear recovery of the state, and alignment with it.
+"""What is measured on trained models, a JSON-able record per run: linear recovery of the state, alignment with it.
 
-The measurements of one trained ensemble, as one JSON-able record per run.
-
-Choosing hyperparameters on validation data, as the paper's search does.
+By these records hyperparameters are chosen on validation data, as the paper's search does.
 """
 
 from collections.abc import Iterable, Sequence
@@ -19,13 +17,17 @@ from alewm_lab.oscillator.study import TRUE_FACTORS, OscillatorRun
 from alewm_lab.oscillator.training import History
 from alewm_lab.oscillator.world import Trajectories
 
+Record = dict[str, Any]
+
+_RIDGE = 1e-6
+"""Added to the diagonal of what is inverted."""
+
 
 def recovery_by_prefix(
     train_latent: Float[Tensor, "n D"],
     train_state: Float[Tensor, "n R"],
     latent: Float[Tensor, "m D"],
     state: Float[Tensor, "m R"],
-    ridge: float = 1e-6,
 ) -> list[float]:
     """R² of a ridge probe from the first K coordinates, for K = 1 ... D, averaged over the state's factors.
 
@@ -38,7 +40,7 @@ def recovery_by_prefix(
     total = (test_x - test_x.mean(0)).square().sum(0)
     recovered = []
     for k in range(1, y.shape[1] + 1):
-        gram = y[:, :k].T @ y[:, :k] + ridge * torch.eye(k, dtype=torch.float64)
+        gram = y[:, :k].T @ y[:, :k] + _RIDGE * torch.eye(k, dtype=torch.float64)
         probe = torch.linalg.solve(gram, y[:, :k].T @ x)
         predicted = (test_y[:, :k] @ probe) * x_std + x_mean
         recovered.append(float((1 - (test_x - predicted).square().sum(0) / total).mean()))
@@ -48,9 +50,9 @@ def recovery_by_prefix(
 class WhitenedProcrustes:
     """The orthogonal map from a whitened latent prefix to the whitened state, fitted on training pairs."""
 
-    def __init__(self, latent: Float[Tensor, "n R"], state: Float[Tensor, "n R"], regularization: float = 1e-6) -> None:
-        self.latent_mean, self.latent_whitener = _whitening(latent.double(), regularization)
-        self.state_mean, self.state_whitener = _whitening(state.double(), regularization)
+    def __init__(self, latent: Float[Tensor, "n R"], state: Float[Tensor, "n R"]) -> None:
+        self.latent_mean, self.latent_whitener = _whitening(latent.double())
+        self.state_mean, self.state_whitener = _whitening(state.double())
         left, _, right = torch.linalg.svd(self._white_latent(latent).T @ self.white_state(state))
         self.rotation: Tensor = left @ right
 
@@ -66,9 +68,9 @@ class WhitenedProcrustes:
         return self._white_latent(latent) @ self.rotation
 
 
-def _whitening(samples: Tensor, regularization: float) -> tuple[Tensor, Tensor]:
+def _whitening(samples: Tensor) -> tuple[Tensor, Tensor]:
     mean = samples.mean(0)
-    covariance = torch.cov(samples.T) + regularization * torch.eye(samples.shape[1], dtype=samples.dtype)
+    covariance = torch.cov(samples.T) + _RIDGE * torch.eye(samples.shape[1], dtype=samples.dtype)
     values, vectors = torch.linalg.eigh(covariance)
     return mean, vectors @ torch.diag(values.rsqrt()) @ vectors.T
 
@@ -81,7 +83,7 @@ def measure(
     models: OscillatorModels,
     history: History,
     splits_of: dict[int, dict[str, Trajectories]],
-) -> list[dict[str, Any]]:
+) -> list[Record]:
     """All the paper's diagnostics; everything but `validation_r2_by_prefix` is of the test split."""
     encoded = {name: _encode(runs, models, splits_of, name) for name in ("train", "validation", "test")}
     return [
@@ -97,15 +99,14 @@ def _encode(
     splits_of: dict[int, dict[str, Trajectories]],
     split: str,
 ) -> tuple[Float[Tensor, "M B F D"], Float[Tensor, "M B C"]]:
-    device = models.model_rows.device
-    observation = torch.stack([splits_of[run.seed][split].observation for run in runs]).to(device)
+    observation = torch.stack([splits_of[run.seed][split].observation for run in runs])
     features, latent = models.encode(observation, training=False)
     if runs[0].learns_capacity:
         q = models.capacity_logits(features).softmax(-1)
     else:
         priors = [polynomial_prior(len(run.support), run.prior_degree) for run in runs]
         q = torch.stack(priors).unsqueeze(1).expand(-1, observation.shape[1], -1)
-    return latent.cpu(), q.cpu()
+    return latent, q
 
 
 def _record(
@@ -114,12 +115,12 @@ def _record(
     history: History,
     splits: dict[str, Trajectories],
     encoded: dict[str, tuple[Tensor, Tensor]],
-) -> dict[str, Any]:
+) -> Record:
     latents = {name: latent.flatten(0, 1) for name, (latent, _) in encoded.items()}
     states = {name: splits[name].state.flatten(0, 1) for name in latents}
     spectrum = covariance_spectrum(latents["test"].double())
     test_latent, test_q = encoded["test"]
-    record: dict[str, Any] = {
+    record: Record = {
         "r2_by_prefix": recovery_by_prefix(latents["train"], states["train"], latents["test"], states["test"]),
         "validation_r2_by_prefix": recovery_by_prefix(
             latents["train"], states["train"], latents["validation"], states["validation"]
@@ -143,9 +144,6 @@ def _record(
             "r2": float(1 - (aligned - truth).square().sum() / (truth - truth.mean(0)).square().sum()),
         }
     return record
-
-
-Record = dict[str, Any]
 
 
 def validation_score(record: Record) -> float:

@@ -1,9 +1,7 @@
-"""Small networks trained side by side: every parameter has a leading axis of M models.
+"""The study's networks, for M models at once: every parameter has a leading axis of M models.
 
 One batched product then serves all models, which on a CPU costs little more than one of them. All parameters of an
 ensemble live in one matrix [M, n], so that clipping, weight decay and the optimizer are a few row operations.
-
-The study's networks, for M models at once: encoder, projector, predictor and capacity network.
 """
 
 import math
@@ -61,9 +59,8 @@ class EnsembleBatchNorm:
 
     momentum, epsilon = 0.1, 1e-5
 
-    def __init__(self, num_models: int, width: int, device: torch.device) -> None:
-        self.running_mean = torch.zeros(num_models, 1, width, device=device)
-        self.running_var = torch.ones(num_models, 1, width, device=device)
+    def __init__(self, num_models: int, width: int) -> None:
+        self.running_mean, self.running_var = torch.zeros(num_models, 1, width), torch.ones(num_models, 1, width)
 
     def __call__(
         self, x: Float[Tensor, "M N W"], scale: Float[Tensor, "M W"], shift: Float[Tensor, "M W"], *, training: bool
@@ -108,13 +105,12 @@ class RowAdamW:
         self.rows.sub_(rate / (1 - self.betas[0] ** self.num_steps) * self.first / corrected)
 
 
-def clip_rows(gradients: Sequence[Float[Tensor, "M _"]], max_norm: Float[Tensor, "M"]) -> Float[Tensor, "M"]:
-    """Scales each model's gradient, in place, to at most `max_norm`; returns the norms before."""
+def clip_rows(gradients: Sequence[Float[Tensor, "M _"]], max_norm: Float[Tensor, "M"]) -> None:
+    """Scales each model's gradient, in place, to at most `max_norm`."""
     norm = torch.stack([gradient.square().sum(1) for gradient in gradients]).sum(0).sqrt()
     factor = (max_norm / (norm + 1e-6)).clamp(max=1).unsqueeze(1)
     for gradient in gradients:
         gradient.mul_(factor)
-    return norm
 
 
 HIDDEN = 64
@@ -129,7 +125,7 @@ class OscillatorModels:
     the capacity network the mean over frames of detached encoder features.
     """
 
-    def __init__(self, runs: Sequence[OscillatorRun], device: torch.device) -> None:
+    def __init__(self, runs: Sequence[OscillatorRun]) -> None:
         self.latent_dim = runs[0].latent_dim
         self.has_selector = runs[0].chooses_capacity
         self.model_table = ParameterTable(_model_shapes(self.latent_dim))
@@ -140,11 +136,11 @@ class OscillatorModels:
             model_rows.append(self.model_table.pack(_initial_model(self.latent_dim, generator)))
             if self.has_selector:
                 selector_rows.append(self.selector_table.pack(_initial_selector(run, generator)))
-        self.model_rows = torch.stack(model_rows).to(device).requires_grad_()
+        self.model_rows = torch.stack(model_rows).requires_grad_()
         self.selector_rows = (
-            torch.stack(selector_rows).to(device).requires_grad_() if self.has_selector else torch.zeros(len(runs), 0)
+            torch.stack(selector_rows).requires_grad_() if self.has_selector else torch.zeros(len(runs), 0)
         )
-        self.projector_norm = EnsembleBatchNorm(len(runs), HIDDEN, device)
+        self.projector_norm = EnsembleBatchNorm(len(runs), HIDDEN)
 
     def encode(
         self, observation: Float[Tensor, "M B F 10"], *, training: bool
@@ -182,7 +178,7 @@ class OscillatorModels:
             state |= {name: value[model] for name, value in self.selector_table.unpack(self.selector_rows).items()}
         state["projector.norm.running_mean"] = self.projector_norm.running_mean[model, 0]
         state["projector.norm.running_var"] = self.projector_norm.running_var[model, 0]
-        return {name: value.detach().cpu().contiguous() for name, value in state.items()}
+        return {name: value.detach().contiguous() for name, value in state.items()}
 
 
 def _model_shapes(latent_dim: int) -> dict[str, tuple[int, ...]]:

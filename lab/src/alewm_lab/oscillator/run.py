@@ -1,6 +1,6 @@
-"""Running a study: groups of models in parallel processes, each run's record kept as soon as it exists.
+"""A study from start to finish: groups of models trained in parallel processes, then selected, tabulated and drawn.
 
-A study from start to finish: train, select, tabulate, draw.
+Each run's record is kept as soon as it exists.
 """
 
 import json
@@ -19,7 +19,7 @@ from alewm.files import read_json, write_json, write_text
 from alewm.progress import Progress
 from alewm.runs.folder import RunFolder, save_tensors
 from alewm.workers import WorkerPool, num_available_cores
-from alewm_lab.oscillator.measures import measure, select
+from alewm_lab.oscillator.measures import Record, measure, select
 from alewm_lab.oscillator.show import draw, markdown_table
 from alewm_lab.oscillator.study import OscillatorRun, Study
 from alewm_lab.oscillator.training import train
@@ -31,7 +31,7 @@ MAX_MODELS = 3
 
 def execute(
     study: Study, folder: RunFolder, *, jobs: int, on_done: Callable[[Sequence[OscillatorRun], float], None]
-) -> list[dict[str, Any]]:
+) -> list[Record]:
     """One record per run, in the study's order; runs whose record is in the folder already are not repeated."""
     finished = {run: record for run in study.runs if (record := _stored(folder, run)) is not None}
     missing = Study(tuple(run for run in study.runs if run not in finished))
@@ -47,7 +47,7 @@ def execute(
     return records
 
 
-def _write_metrics(folder: RunFolder, records: Sequence[dict[str, Any]]) -> None:
+def _write_metrics(folder: RunFolder, records: Sequence[Record]) -> None:
     """Writes all lines anew: after a kill, some records may have no line yet."""
     lines = [{"run": each["name"], "seconds": each["seconds"], "r2": each["r2_by_prefix"][-1]} for each in records]
     write_text(folder.metrics_path, "".join(f"{json.dumps(line)}\n" for line in lines))
@@ -86,7 +86,7 @@ def _train_group(runs: list[OscillatorRun], folder: Path, num_threads: int) -> f
     return seconds
 
 
-def _identity(run: OscillatorRun) -> dict[str, Any]:
+def _identity(run: OscillatorRun) -> Record:
     return {
         "name": run.name,
         "method": run.method,
@@ -104,7 +104,7 @@ def _record_path(folder: Path, run: OscillatorRun) -> Path:
     return folder / "records" / f"{run.name}.json"
 
 
-def _stored(folder: RunFolder, run: OscillatorRun) -> dict[str, Any] | None:
+def _stored(folder: RunFolder, run: OscillatorRun) -> Record | None:
     path = _record_path(folder.path, run)
     if not path.exists():
         return None
@@ -131,14 +131,12 @@ def run_study(study: Study, out: Path, *, jobs: int, is_sweep: bool) -> None:
 
         records = execute(study, folder, jobs=jobs, on_done=on_done)
     result: dict[str, Any] = {"runs": records, "jobs": jobs, "wall_seconds": spent + time.perf_counter() - began}
-    shown: list[dict[str, Any]] = records
+    shown = drawn = records
     if is_sweep:
         selected = select(records)
         result["selected"] = {title: [record["name"] for record in group] for title, group in selected.items()}
         shown = [record for group in selected.values() for record in group]
         drawn = [record for title in _SWEEP_FIGURE for record in selected.get(title, [])]
-    else:
-        drawn = shown
     table = markdown_table(shown)
     write_text(out / "table.md", table)
     draw(drawn, out)

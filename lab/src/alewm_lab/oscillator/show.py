@@ -1,7 +1,4 @@
-"""The study's numbers as a Markdown table, means and spreads over seeds.
-
-The paper's four panels, and a fifth with q over training.
-"""
+"""The study as a Markdown table of means and spreads over seeds, and as the paper's four panels and one of q."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -16,10 +13,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from alewm.files import write_bytes
-from alewm_lab.oscillator.measures import distance_from_survival
+from alewm_lab.oscillator.measures import Record, distance_from_survival
 from alewm_lab.oscillator.study import MAX_WIDTH, OUR_ALEWM, PAPER_ALEWM, TRUE_FACTORS
-
-Record = dict[str, Any]
+from alewm_lab.presentation import NONE
 
 _COLUMNS = "method, λ, α, s_q, epochs, seeds, R² at 4, R² at d, effective rank, masked-variance error, seconds per run"
 
@@ -67,7 +63,7 @@ def markdown_table(records: Sequence[Record]) -> str:
             _spread([record["r2_by_prefix"][min(TRUE_FACTORS, first["latent_dim"]) - 1] for record in group], 3),
             _spread([record["r2_by_prefix"][-1] for record in group], 3),
             _spread([record["effective_rank"] for record in group], 2),
-            "–" if first["method"] == "lewm" else _spread([_variance_error(record) for record in group], 3),
+            NONE if first["method"] == "lewm" else _spread([_variance_error(record) for record in group], 3),
             f"{fmean(record['seconds'] for record in group):.0f}",
         ]
         lines.append(_row(cells))
@@ -88,7 +84,7 @@ def _spread(values: Sequence[float], digits: int) -> str:
 
 
 def _or_dash(value: float | None) -> str:
-    return "–" if value is None else f"{value:g}"
+    return NONE if value is None else f"{value:g}"
 
 
 _ALEWM = "#c2410c"
@@ -107,7 +103,7 @@ _STYLE: dict[Any, Any] = {
 }
 
 
-def draw(records: Sequence[Record], folder: Path) -> list[Path]:
+def draw(records: Sequence[Record], folder: Path) -> None:
     """Writes `figure.svg` and `figure.png`; curves are means over seeds, the scatter is the first seed."""
     groups = by_setting(records)
     lewm = [group for group in groups if group[0]["method"] == "lewm"]
@@ -122,12 +118,10 @@ def draw(records: Sequence[Record], folder: Path) -> list[Path]:
             _alignment(alignment, alewm[0])
             _variance(variance, alewm)
             _dynamics(dynamics, alewm)
-        paths = [folder / "figure.svg", folder / "figure.png"]
-        for path in paths:
-            kind, drawn = path.suffix[1:], BytesIO()
-            figure.savefig(drawn, format=kind, dpi=160, metadata={"Date": None} if kind == "svg" else None)
-            write_bytes(path, drawn.getvalue())
-    return paths
+        for kind, metadata in (("svg", {"Date": None}), ("png", None)):
+            drawn = BytesIO()
+            figure.savefig(drawn, format=kind, dpi=160, metadata=metadata)
+            write_bytes(folder / f"figure.{kind}", drawn.getvalue())
 
 
 def _mean(group: Sequence[Record], name: str) -> np.ndarray:

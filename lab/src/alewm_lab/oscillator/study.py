@@ -1,7 +1,4 @@
-"""One training run of the study, complete and immutable.
-
-Which runs make up the study: the default comparison, the controls, and the paper's search grids.
-"""
+"""What is trained: a run of the study, the default comparison, the controls, and the paper's search grids."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -40,8 +37,6 @@ class OscillatorRun:
     """Share of training for which q is held at the prior before the selector starts to learn; not in the paper."""
     kl_weight: float = 0.0
     """Weight of KL(q || π_0), averaged over sequences; not in the paper."""
-    anneal: bool = False
-    """Whether the learning rate falls to zero along a cosine; the paper states a constant one."""
     epochs: int = 200
     batch_size: int = 256
     learning_rate: float = 1e-3
@@ -94,22 +89,12 @@ class OscillatorRun:
             parts.append(f"delay{self.selector_delay:g}")
         if self.kl_weight:
             parts.append(f"kl{self.kl_weight:g}")
-        if self.anneal:
-            parts.append("annealed")
         return "-".join([*parts, f"seed{self.seed}"])
 
     @property
     def trains_alike(self) -> tuple[object, ...]:
         """Runs that agree in this can train side by side in one batched computation."""
-        return (
-            self.method,
-            self.control,
-            self.latent_dim,
-            self.anneal,
-            self.epochs,
-            self.batch_size,
-            self.num_projections,
-        )
+        return self.method, self.control, self.latent_dim, self.epochs, self.batch_size, self.num_projections
 
 
 Variant = Literal[

@@ -1,9 +1,5 @@
-"""The loss of every model of an ensemble, as named terms; a method is a composition of the same parts.
+"""Training an ensemble of the study's models in one batched computation: losses, batches and updates."""
 
-Training an ensemble of the study's models, all in one batched computation.
-"""
-
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -37,7 +33,7 @@ class Batch:
 
 @dataclass(frozen=True)
 class EnsembleLosses:
-    """Per model: what is minimised, its terms, and the mean of q."""
+    """Per model: the terms of what is minimised, and the mean of q."""
 
     prediction: Float[Tensor, "M"]
     regularizer: Float[Tensor, "M"]
@@ -46,16 +42,15 @@ class EnsembleLosses:
 
 
 class EnsembleObjective:
-    """Prediction and regularization for runs of one kind; λ, α and weights may differ between them."""
+    """The loss of models like one run, a method being a composition of the same parts; λ, α and weights may differ."""
 
-    def __init__(self, runs: list[OscillatorRun], log_prior: Float[Tensor, "M C"]) -> None:
-        self.kind = runs[0]
-        self.support = self.kind.support
-        self.log_prior = log_prior
-        self.masks = prefix_masks(self.support, device=log_prior.device)
+    def __init__(self, kind: OscillatorRun, log_prior: Float[Tensor, "M C"]) -> None:
+        self.kind, self.log_prior = kind, log_prior
+        self.support = kind.support
+        self.masks = prefix_masks(self.support)
 
     def __call__(self, models: OscillatorModels, batch: Batch) -> EnsembleLosses:
-        """Both terms of the loss on one batch."""
+        """The terms of the loss on one batch."""
         features, s = models.encode(batch.observation, training=True)
         num_models = s.shape[0]
         by_frame = s.transpose(1, 2)
@@ -122,12 +117,7 @@ class History:
     mean_q: Float[Tensor, "M epochs C"]
 
 
-def train(
-    runs: Sequence[OscillatorRun],
-    train_split_of: dict[int, Trajectories],
-    *,
-    device: torch.device | str = "cpu",
-) -> tuple[OscillatorModels, History]:
+def train(runs: Sequence[OscillatorRun], train_split_of: dict[int, Trajectories]) -> tuple[OscillatorModels, History]:
     """Trained models of `runs`, which must be alike, on the training split of each run's seed.
 
     Every run has its own streams of batches, directions and noise, keyed by its seed: which runs train beside it
@@ -136,19 +126,16 @@ def train(
     kind = runs[0]
     if any(run.trains_alike != kind.trains_alike for run in runs):
         raise InputError("Only runs of one method, width and schedule train side by side.")
-    device = torch.device(device)
-    feed = _Feed(runs, train_split_of, device)
-    models = OscillatorModels(runs, device)
-    log_prior = torch.stack([log_polynomial_prior(len(run.support), run.prior_degree) for run in runs]).to(device)
-    objective = EnsembleObjective(list(runs), log_prior)
+    feed, models = _Feed(runs, train_split_of), OscillatorModels(runs)
+    log_prior = torch.stack([log_polynomial_prior(len(run.support), run.prior_degree) for run in runs])
+    objective = EnsembleObjective(kind, log_prior)
 
-    def column(values: list[float]) -> Tensor:
-        return torch.tensor(values, device=device)
+    def column(name: str) -> Float[Tensor, "M"]:
+        return torch.tensor([getattr(run, name) for run in runs])
 
-    reg_weight, kl_weight = column([r.reg_weight for r in runs]), column([r.kl_weight for r in runs])
-    rate, selector_rate = column([r.learning_rate for r in runs]), column([r.selector_rate for r in runs])
-    selector_delay = column([r.selector_delay for r in runs])
-    clip_norm, weight_decay = column([r.clip_norm for r in runs]), column([r.weight_decay for r in runs])
+    reg_weight, kl_weight = column("reg_weight"), column("kl_weight")
+    rate, selector_rate, selector_delay = column("learning_rate"), column("selector_rate"), column("selector_delay")
+    clip_norm, weight_decay = column("clip_norm"), column("weight_decay")
     trained = [models.model_rows, *([models.selector_rows] if kind.learns_capacity else [])]
     optimizers = [RowAdamW(rows.detach(), weight_decay) for rows in trained]
 
@@ -159,36 +146,30 @@ def train(
             losses = objective(models, batch)
             gradients = torch.autograd.grad(total(losses, reg_weight, kl_weight).sum(), trained)
             clip_rows(gradients, clip_norm)
-            progress = (epoch * feed.steps_per_epoch + step) / num_steps
-            factor = _cosine(progress) if kind.anneal else 1.0
-            started = (progress >= selector_delay).to(rate.dtype)
-            optimizers[0].step(gradients[0], factor * rate)
+            optimizers[0].step(gradients[0], rate)
             if kind.learns_capacity:
-                optimizers[1].step(gradients[1], factor * started * rate * selector_rate)
+                has_begun = (epoch * feed.steps_per_epoch + step) / num_steps >= selector_delay
+                optimizers[1].step(gradients[1], has_begun * rate * selector_rate)
             in_epoch.append(
                 torch.cat((losses.prediction[:, None], losses.regularizer[:, None], losses.mean_q), 1).detach()
             )
         records.append(torch.stack(in_epoch).mean(0))
-    history = torch.stack(records, 1).cpu()
+    history = torch.stack(records, 1)
     if not history.isfinite().all():
         broken = [run.name for run, ok in zip(runs, history.isfinite().all(2).all(1), strict=True) if not ok]
         raise FloatingPointError(f"The loss of {', '.join(broken)} is not finite.")
     return models, History(history[..., 0], history[..., 1], history[..., 2:])
 
 
-def _cosine(progress: float) -> float:
-    return 0.5 * (1 + math.cos(math.pi * progress))
-
-
 class _Feed:
     """Batches of every run from its own generator; the last partial batch of an epoch is dropped."""
 
-    def __init__(self, runs: Sequence[OscillatorRun], split_of: dict[int, Trajectories], device: torch.device) -> None:
-        self.kind, self.device = runs[0], device
+    def __init__(self, runs: Sequence[OscillatorRun], split_of: dict[int, Trajectories]) -> None:
+        self.kind = runs[0]
         seeds = list(dict.fromkeys(run.seed for run in runs))
-        self.row_of = torch.tensor([seeds.index(run.seed) for run in runs], device=device).unsqueeze(1)
-        self.observation = torch.stack([split_of[seed].observation for seed in seeds]).to(device)
-        self.action = torch.stack([split_of[seed].action for seed in seeds]).to(device)
+        self.row_of = torch.tensor([seeds.index(run.seed) for run in runs]).unsqueeze(1)
+        self.observation = torch.stack([split_of[seed].observation for seed in seeds])
+        self.action = torch.stack([split_of[seed].action for seed in seeds])
         self.generators = [torch.Generator().manual_seed(10_000 + run.seed) for run in runs]
         self.steps_per_epoch = self.observation.shape[1] // self.kind.batch_size
         if self.steps_per_epoch == 0:
@@ -196,8 +177,8 @@ class _Feed:
                 f"{self.observation.shape[1]} training trajectories do not fill a batch of {self.kind.batch_size}."
             )
 
-    def epoch(self) -> "list[Batch]":
-        """All batches of the next epoch; its random numbers are drawn at once and moved together."""
+    def epoch(self) -> list[Batch]:
+        """All batches of the next epoch; its random numbers are drawn at once."""
         steps, size = self.steps_per_epoch, self.kind.batch_size
         width, capacities = self.kind.latent_dim, len(self.kind.support)
         order, directions, noise = [], [], []
@@ -206,9 +187,8 @@ class _Feed:
             drawn = random_directions(width, steps * self.kind.num_projections, generator=generator)
             directions.append(drawn.view(width, steps, -1).transpose(0, 1))
             noise.append(gumbel_noise(steps, size, capacities, generator=generator))
-        rows = torch.stack(order).view(len(order), steps, size).to(self.device)
-        all_directions = torch.stack(directions).contiguous().to(self.device)
-        all_noise = torch.stack(noise).to(self.device)
+        rows = torch.stack(order).view(len(order), steps, size)
+        all_directions, all_noise = torch.stack(directions).contiguous(), torch.stack(noise)
         return [
             Batch(
                 self.observation[self.row_of, rows[:, step]],

@@ -1,15 +1,12 @@
-"""Two independent controlled damped oscillators: states x = (p¹, v¹, p², v²) and the actions that drive them.
+"""The study's trajectories, split as in the paper: two controlled damped oscillators, and what is seen of them.
 
-What a model sees of a state: four strong coordinates and six weak ones.
-
-The paper fixes the form (an invertible wave map; weak sines of dense mixtures) and the noise, and leaves the
-constants open. Ours are these, drawn or chosen once and the same for every seed and split:
+A state is x = (p¹, v¹, p², v²). A model sees four strong coordinates of it and six weak ones. The paper fixes the form
+(an invertible wave map; weak sines of dense mixtures) and the noise, and leaves the constants open. Ours are these,
+drawn or chosen once and the same for every seed and split:
 
 - the wave map is a chain of sinusoidal shears, x_i += amplitude * sin(frequency * x_(i+1) + phase_i), each of which is
   undone by subtracting the same term, so the chain is invertible whatever its constants;
 - the weak directions are Gaussian vectors of unit length, the phases uniform.
-
-The study's trajectories, split as in the paper.
 """
 
 import math

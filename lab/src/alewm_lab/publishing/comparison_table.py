@@ -9,6 +9,7 @@ Here is also what configurations are called in tables and figures, and the colum
 import json
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from statistics import fmean
 from typing import Any
 
@@ -16,9 +17,9 @@ from alewm.errors import InputError
 from alewm.evaluation.statistics import PairedDifference, compare_paired
 from alewm.tables import Row, Table
 from alewm.training.presets import LEWM_WEIGHT
-from alewm_lab.experiments.request import TASK_TITLES
+from alewm_lab.experiments.request import LONG_STEPS, TASK_TITLES
 from alewm_lab.presentation import NONE, scientific
-from alewm_lab.publishing.published import Configuration, PublishedRun, RunGroup
+from alewm_lab.publishing.published import Configuration, PublishedRun, RunGroup, seeds_of
 
 FINE = "5-per-episode"
 """The settings with 1,000 test pairs; where runs have no such evaluation, the 200 are compared."""
@@ -32,9 +33,6 @@ _VALIDATION = {"": (f"validation_{FINE}", "validation"), f"{FINE}_{_TINY}": (f"v
 tiny models."""
 
 _DISTILLED = "dynamics-distilled"
-
-LONG_STEPS = 12_000
-"""Updates from which on methods are worth ordering; shorter schedules order nothing (docs/dev/logbook.md)."""
 
 _HOW = (
     "The 95 % interval is a bootstrap over the seeds of each method and over {clusters}. p is of a sign-flip test over "
@@ -68,8 +66,7 @@ class Compared:
     @property
     def difference(self) -> str:
         """In points, with its interval."""
-        low, high = (f"{100 * bound:+.1f}" for bound in self.found.interval)
-        return f"{100 * self.found.difference:+.1f} ({low} to {high})".replace("-", "−")
+        return _in_points(self.found)
 
     @property
     def reading(self) -> str:
@@ -90,13 +87,9 @@ def compare(ours: Configuration, theirs: Configuration) -> Compared | None:
     for settings in sorted(met, key=lambda settings: -sum(map(len, met[settings]))):
         first, second = met[settings]
         if first and second and len({tuple(_column(run, settings, "pair")) for run in (*first, *second)}) == 1:
-            outcomes = [
-                [[bool(success) for success in _column(run, settings, "success")] for run in runs]
-                for runs in (first, second)
-            ]
             clusters = _column(first[0], settings, "demonstration")
             are_copies = len(set(clusters)) < len(set(_column(first[0], settings, "episode")))
-            found = compare_paired(outcomes[0], outcomes[1], clusters)
+            found = compare_paired(_successes(first, settings), _successes(second, settings), clusters)
             return Compared(found, first, second, settings, len(clusters), are_copies)
     return None
 
@@ -110,11 +103,11 @@ def comparison_table(scale: RunGroup, note: str) -> Table | None:
     others = [each for each in scale.configurations if each.config["model"]["latent_dim"] == width and each != rival]
     rows: list[Row] = []
     by_demonstration = False
-    for named, each in zip(named_columns(others), others, strict=True):
+    for named, each in with_columns(others):
         compared = compare(each, rival)
         if compared is not None:
             by_demonstration |= compared.by_demonstration
-            seeds = [", ".join(str(run.seed) for run in runs) for runs in (compared.ours, compared.theirs)]
+            seeds = [seeds_of(runs) for runs in (compared.ours, compared.theirs)]
             rows.append([*named, *seeds, str(compared.num_pairs), *_difference_cells(compared)])
     if not rows:
         return None
@@ -128,25 +121,20 @@ def comparison_table(scale: RunGroup, note: str) -> Table | None:
 def distilled_table(scale: RunGroup, note: str) -> Table | None:
     """Success with distilled dynamics beside that of the model's own predictor; None where no run has both."""
     rows: list[Row] = []
-    for named, each in zip(named_columns(scale.configurations), scale.configurations, strict=True):
+    for named, each in with_columns(scale.configurations):
         for settings in _COMPARED:
             distilled = "_".join(part for part in (settings, _DISTILLED) if part)
             runs = each.runs_with(settings, distilled)
             pairs = {tuple(_column(run, name, "pair")) for run in runs for name in (settings, distilled)}
             if len(pairs) != 1:
                 continue
-            outcomes = [
-                [bool(s) for run in runs for s in _column(run, name, "success")] for name in (distilled, settings)
-            ]
             # A model has itself as its partner: outcomes of all models are resampled by episode together.
             clusters = [cluster for run in runs for cluster in _column(run, settings, "demonstration")]
-            found = compare_paired([outcomes[0]], [outcomes[1]], clusters)
-            low, high = (f"{100 * bound:+.1f}" for bound in found.interval)
-            rates = [f"{100 * sum(each) / len(each):.1f}" for each in (outcomes[1], outcomes[0])]
-            difference = f"{100 * found.difference:+.1f} ({low} to {high})".replace("-", "−")
-            seeds = ", ".join(str(run.seed) for run in runs)
-            row = [*named, seeds, settings or "default", str(len(next(iter(pairs)))), *rates, difference]
-            rows.append([*row, f"{found.won}, {found.lost}"])
+            own, other = (list(chain.from_iterable(_successes(runs, name))) for name in (settings, distilled))
+            found = compare_paired([other], [own], clusters)
+            rates = [f"{100 * fmean(reached):.1f}" for reached in (own, other)]
+            row = [*named, seeds_of(runs), settings or "default", str(len(own) // len(runs)), *rates]
+            rows.append([*row, _in_points(found), f"{found.won}, {found.lost}"])
     if not rows:
         return None
     caption = (
@@ -259,8 +247,17 @@ def _difference_cells(compared: Compared) -> list[str]:
     return [compared.difference, f"{compared.found.p_value:.2g}", compared.reading]
 
 
+def _in_points(found: PairedDifference) -> str:
+    low, high = (f"{100 * bound:+.1f}" for bound in found.interval)
+    return f"{100 * found.difference:+.1f} ({low} to {high})".replace("-", "−")
+
+
 def _column(run: PublishedRun, settings: str, name: str) -> list[Hashable]:
     return [row[name] for row in run.episodes[settings]]
+
+
+def _successes(runs: Sequence[PublishedRun], settings: str) -> list[list[bool]]:
+    return [[bool(success) for success in _column(run, settings, "success")] for run in runs]
 
 
 TITLES = {"alewm": "ALeWM", "lewm": "LeWM", "alewm-sigreg": "ALeWM, SIGReg", "nested-dropout": "nested dropout"}
@@ -308,9 +305,10 @@ def full_names(configurations: Sequence[Configuration]) -> list[str]:
     return named
 
 
-def named_columns(configurations: Sequence[Configuration]) -> list[list[str]]:
-    """The cells of each below `COLUMNS`."""
-    return [[name, *_columns(each)] for name, each in zip(method_names(configurations), configurations, strict=True)]
+def with_columns(configurations: Sequence[Configuration]) -> list[tuple[list[str], Configuration]]:
+    """Each with its cells below `COLUMNS`."""
+    names = method_names(configurations)
+    return [([name, *_columns(each)], each) for name, each in zip(names, configurations, strict=True)]
 
 
 def method_of(configuration: Configuration) -> str:

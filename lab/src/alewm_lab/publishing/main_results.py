@@ -15,10 +15,9 @@ from alewm.errors import InputError
 from alewm.evaluation.statistics import Spread
 from alewm.files import write_text
 from alewm.tables import Row, Table
-from alewm_lab.experiments.request import TASK_TITLES
+from alewm_lab.experiments.request import LONG_STEPS, TASK_TITLES
 from alewm_lab.presentation import scientific
 from alewm_lab.publishing.comparison_table import (
-    LONG_STEPS,
     TITLES,
     Compared,
     backbone,
@@ -27,7 +26,7 @@ from alewm_lab.publishing.comparison_table import (
     long_comparisons,
     rival_of,
 )
-from alewm_lab.publishing.published import Configuration, PublishedRun, RunGroup, read_published
+from alewm_lab.publishing.published import Configuration, PublishedRun, RunGroup, read_results
 from alewm_lab.publishing.result_tables import paper_values, read_paper
 
 _MARKED = re.compile(r"(<!-- results: [^\n]*-->\n).*?(<!-- /results -->)", re.S)
@@ -210,7 +209,7 @@ def write_marked(page: Path, results: Path) -> None:
     paper = read_paper(results)
     if paper is None:
         raise InputError(f"{results} has no paper.json, the paper's table that ours is set beside.")
-    found = comparisons(read_published(results), paper)
+    found = comparisons(read_results(results).scales, paper)
     if not found:
         raise InputError(f"{results} holds no ALeWM and LeWM of the paper that met the same pairs: no table to write.")
     text = main_results(found)

@@ -166,6 +166,11 @@ class PublishedRun:
         return {name: value for name, value in flatten(self.config) if name not in BOOKKEEPING}
 
 
+def seeds_of(runs: Iterable[PublishedRun]) -> str:
+    """The seeds of `runs`, as tables list them."""
+    return ", ".join(str(run.seed) for run in runs)
+
+
 @dataclass(frozen=True)
 class Configuration:
     """Runs that differ in their seed only, in its order.
@@ -192,7 +197,7 @@ class Configuration:
     @property
     def seeds(self) -> str:
         """Those of its runs."""
-        return ", ".join(str(run.seed) for run in self.runs)
+        return seeds_of(self.runs)
 
     def evaluated(self, settings: str = "") -> list[dict[str, Any]]:
         """The results of its runs with the settings of this name."""
@@ -278,11 +283,6 @@ def read_results(results: Path) -> PublishedResults:
             else:
                 runs.append(_run(name, by_run[name]))
     return PublishedResults(_scales(runs), sorted(studies, key=lambda study: study.name))
-
-
-def read_published(results: Path) -> list[RunGroup]:
-    """The runs below `results` alone."""
-    return read_results(results).scales
 
 
 def _study(name: str, part: PublishedPart) -> PublishedStudy:

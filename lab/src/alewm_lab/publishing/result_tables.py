@@ -11,42 +11,41 @@ from alewm.errors import InputError
 from alewm.evaluation.probes import PROBES
 from alewm.evaluation.statistics import Spread
 from alewm.files import natural_order, read_json
-from alewm.tables import Cell, Row, Table
+from alewm.tables import Row, Table
 from alewm.training.presets import SELECTED
 from alewm_lab.experiments.capacity_dynamics import PATH_HEAD, PATH_LEGEND, path_cells
 from alewm_lab.oscillator.measures import distance_from_survival
 from alewm_lab.presentation import NONE
-from alewm_lab.publishing.comparison_table import COLUMNS, TITLES, backbone, method_of, named_columns
-from alewm_lab.publishing.published import Configuration, PublishedRun, RunGroup
+from alewm_lab.publishing.comparison_table import COLUMNS, TITLES, backbone, method_of, with_columns
+from alewm_lab.publishing.published import Configuration, PublishedRun, RunGroup, seeds_of
 
 _IMPOSED = re.compile(r"capacity-(\d+)")
 """Names of evaluations with a capacity that was imposed."""
 
 
-def success_cell(configuration: Configuration, name: str = "success_rate", settings: str = "") -> Cell:
+def success_text(configuration: Configuration, name: str = "success_rate", settings: str = "") -> str:
     """Success in percent: mean and SEM over seeds, or, for one seed, the interval of its pairs and the words."""
     results = configuration.evaluated(settings)
-    commands = tuple(command for run in configuration.runs for command in run.commands)
     if not results or results[0][name] is None:
-        return Cell(NONE)
+        return NONE
     spread = configuration.spread(name, settings)
     if spread.sem is not None:
-        return Cell(spread.percent(), commands=commands)
+        return spread.percent()
     low, high = (100 * bound for bound in results[0][name.replace("success_rate", "interval")])
-    return Cell(f"{spread.percent(1)} ({low:.1f} to {high:.1f}), one seed", commands=commands)
+    return f"{spread.percent(1)} ({low:.1f} to {high:.1f}), one seed"
 
 
 def main_table(scale: RunGroup, paper: Mapping[str, Any] | None, caption: str) -> Table:
     """Every configuration evaluated with default settings, the floors below them; the paper's figures if given."""
     shown = [each for each in scale.configurations if each.evaluated()]
     rows: list[Row] = []
-    for named, each in zip(named_columns(shown), shown, strict=True):
+    for named, each in with_columns(shown):
         rows.append(
             [
                 *named,
                 _seeds(each),
-                success_cell(each),
-                success_cell(each, "success_rate_nontrivial"),
+                success_text(each),
+                success_text(each, "success_rate_nontrivial"),
                 each.spread("mean_capacity").shown(),
                 _counts(each.evaluated()),
                 *([] if paper is None else [_paper_cell(each, paper)]),
@@ -68,10 +67,10 @@ def sweep_table(scale: RunGroup, caption: str) -> Table | None:
         return None
     ks = sorted({k for each in shown for k in fixed_capacities(each)})
     rows: list[Row] = []
-    for named, each in zip(named_columns(shown), shown, strict=True):
-        cells = [success_cell(each, settings=f"capacity-{k}") for k in ks]
-        chosen = f"{each.spread('mean_capacity').shown()}" if each.evaluated() else NONE
-        rows.append([*named, each.seeds, *cells, success_cell(each), chosen])
+    for named, each in with_columns(shown):
+        cells = [success_text(each, settings=f"capacity-{k}") for k in ks]
+        chosen = each.spread("mean_capacity").shown() if each.evaluated() else NONE
+        rows.append([*named, each.seeds, *cells, success_text(each), chosen])
     head = (*COLUMNS, "seeds", *(f"k = {k}" for k in ks), "as chosen", "mean capacity")
     return Table.of(f"{scale.slug}-capacities", caption, head, rows)
 
@@ -95,14 +94,14 @@ def fixed_capacities(configuration: Configuration) -> dict[int, Spread]:
 def settings_table(scale: RunGroup, caption: str) -> Table | None:
     """Success with other settings than the default ones, fixed capacities aside; None where there are none."""
     rows: list[Row] = []
-    for named, each in zip(named_columns(scale.configurations), scale.configurations, strict=True):
+    for named, each in with_columns(scale.configurations):
         for settings in sorted(
             {settings for run in (*each.runs, *each.repeats) for settings in run.evaluations if settings},
             key=natural_order,
         ):
             if not _IMPOSED.fullmatch(settings):
                 results = each.evaluated(settings)
-                cells = [success_cell(each, settings=settings), success_cell(each, "success_rate_nontrivial", settings)]
+                cells = [success_text(each, settings=settings), success_text(each, "success_rate_nontrivial", settings)]
                 capacity = each.spread("mean_capacity", settings).shown()
                 seeds, pairs = _seeds(each, settings), str(results[0]["episodes"])
                 rows.append([settings, pairs, *named, seeds, *cells, capacity])
@@ -116,7 +115,7 @@ def settings_table(scale: RunGroup, caption: str) -> Table | None:
 def repeats_table(group: RunGroup, note: str) -> Table | None:
     """What one seed trained several times reaches: the spread of everything but the seed; None where none was."""
     rows: list[Row] = []
-    for named, each in zip(named_columns(group.configurations), group.configurations, strict=True):
+    for named, each in with_columns(group.configurations):
         for trainings in each.repeated:
             common = set.intersection(*(set(run.evaluations) for run in trainings))
             for settings in sorted(common, key=natural_order):
@@ -146,7 +145,7 @@ def read_paper(results: Path) -> dict[str, Any] | None:
 
 
 def _seeds(configuration: Configuration, settings: str = "") -> str:
-    return ", ".join(str(run.seed) for run in configuration.runs_with(settings))
+    return seeds_of(configuration.runs_with(settings))
 
 
 def _counts(results: Iterable[Mapping[str, Any]]) -> str:
@@ -206,7 +205,7 @@ def path_table(scale: RunGroup, note: str) -> Table | None:
     """What q and prediction did; None where no run has metrics."""
     shown = scale.only(lambda run: "prediction" in run.run.scalars())
     rows: list[Row] = []
-    for named, each in zip(named_columns(shown), shown, strict=True):
+    for named, each in with_columns(shown):
         dynamics = [run.dynamics() for run in each.runs if run.learns_q]
         losses = [run.run.scalars()["prediction"] for run in each.runs]
         rows.append([*named, each.seeds, *path_cells(dynamics, losses)])
@@ -234,7 +233,7 @@ def learned_table(scale: RunGroup, note: str) -> Table | None:
     """What training ended with; None where no run has validated and looked at its latents."""
     shown = scale.only(lambda run: _ended(run).keys() >= _NEEDED and len(run.latent) > 0)
     rows: list[Row] = []
-    for named, each in zip(named_columns(shown), shown, strict=True):
+    for named, each in with_columns(shown):
         entropy, rank, misfit = (
             Spread.of([measure(run) for run in each.runs]) for measure in (_entropy, _rank, _misfit)
         )
@@ -253,7 +252,7 @@ def probes_table(scale: RunGroup, note: str) -> Table | None:
     ks = sorted({k for seeds in found for seed in seeds for probed in seed.values() for k in probed})
     common = _common([probed for seeds in found for seed in seeds for probed in seed.values()])
     rows: list[Row] = []
-    for named, each, seeds in zip(named_columns(shown), shown, found, strict=True):
+    for (named, each), seeds in zip(with_columns(shown), found, strict=True):
         for probe in PROBES:
             of_seeds = [seed[probe] for seed in seeds]
             means = {

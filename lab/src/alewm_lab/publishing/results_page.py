@@ -24,7 +24,6 @@ from alewm_lab.publishing.result_figures import (
     success_figure,
     sweep_figure,
 )
-from alewm_lab.publishing.result_tables import learned_table, path_table, probes_table
 
 FIGURES = Path("images") / "results"
 """Where a page keeps its figures, beside it."""
@@ -122,7 +121,9 @@ def scale_section(
             figures.append(figure)
             yield _picture(figure)
         yield from _markdown(table)
-    yield from _markdown(path_table(scale, note), learned_table(scale, note), probes_table(scale, note))
+    yield from _markdown(
+        *(make(scale, note) for make in (tables.path_table, tables.learned_table, tables.probes_table))
+    )
     yield _commands(scale, out)
 
 

@@ -59,7 +59,7 @@ def reached_in_two_room() -> Iterator[Film]:
 
 def reached_in_simulator(task_name: str) -> Iterator[Film]:
     """Episodes in which the search in the task's own simulator reaches the goal."""
-    standard, (candidates, iterations) = simulated_pairs(task_name, None, MOST_PAIRS, seed=0), SIMULATED[task_name]
+    standard, (candidates, iterations) = simulated_pairs(task_name, MOST_PAIRS), SIMULATED[task_name]
     planning = PlanningConfig(cem=CEMConfig.with_a_tenth_elite(candidates, iterations))
     task = standard.task
     for index in range(len(standard.pairs)):
