@@ -34,7 +34,7 @@ def record_robot(path, num_actions=7, size=28, num_episodes=4, **attributes):
 def robot(tmp_path_factory):
     """The folder in which the command of the page was given."""
     folder = tmp_path_factory.mktemp("robot")
-    record_robot(folder / "data/my-robot.h5", task="my-robot")
+    record_robot(folder / "my-data.h5", task="my-robot")
     (command,) = re.findall(r"^alewm (train .*my-robot.*)$", PAGE, flags=re.MULTILINE)
     run_alewm(folder, *shlex.split(command), *FEW)
     return folder
