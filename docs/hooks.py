@@ -1,7 +1,8 @@
 """What `make docs` generates: references of command line and Python, the notebook, pages of results and environments.
 
 A page in docs/ links to what a generated page is made from, so that the link also works where docs/ is read as files.
-On the site it leads to the generated page. Other links that leave docs/ become text.
+On the site it leads to the generated page. Other links that leave docs/ become text with the
+path in the repository.
 """
 
 import json
@@ -67,7 +68,7 @@ def notebook(path: Path) -> str:
 
 
 def on_page_markdown(markdown, page, config, files):
-    """Links to what a generated page is made from lead there; to other files outside docs/, they become text."""
+    """Links to what a generated page is made from lead there; others that leave docs/ become text and their path."""
 
     def text_of(found: re.Match[str]) -> str:
         folder = posixpath.dirname(page.file.src_uri)
@@ -78,8 +79,8 @@ def on_page_markdown(markdown, page, config, files):
         name = target.removeprefix("../")
         if name in MADE_FROM:
             return f"[{found[1]}]({posixpath.relpath(MADE_FROM[name], folder or '.')}{sharp}{heading})"
-        is_named = name.endswith(found[1].strip("`"))
-        return found[1] if is_named or not name.endswith((".py", ".c")) else f"{found[1]} (`{name}`)"
+        is_named = name.endswith(found[1].strip("`/")) or ("`" in found[1] and found[1].strip("`") in name)
+        return found[1] if is_named else f"{found[1]} (`{name}`)"
 
     return _LINK.sub(text_of, markdown)
 

@@ -28,9 +28,11 @@ def find_device(name: str) -> torch.device:
     if device.type not in KINDS:
         raise InputError(f"The device must be auto, cpu, cuda or mps, got {name!r}.")
     if (device.index or 0) >= _num_devices(device.type):
+        found = _num_devices(device.type)
+        seen = f"{found} of {device.type}, counted from 0" if found else "none"
         raise InputError(
-            f"The device {name!r} was asked for, but torch {torch.__version__} sees {_num_devices(device.type)} of its "
-            f"kind. Choose cpu, or install a build of torch for this machine's GPU."
+            f"The device {name!r} was asked for, but torch {torch.__version__} sees {seen}. Choose another, for "
+            f"example cpu, or install a build of torch for this machine's GPU."
         )
     return device
 

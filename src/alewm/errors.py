@@ -22,7 +22,7 @@ MOST_SHOWN = 20
 
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> InputError:
     """The error for a `name` that is not among the `known` ones, proposing the nearest."""
-    choices = sorted(known)
+    choices = sorted(known, key=lambda each: (int(each) if each.isdecimal() else -1, each))  # numbers by value
     nearest = get_close_matches(name, choices, n=1)
     hint = f" Did you mean {nearest[0]!r}?" if nearest else ""
     shown = choices if len(choices) <= MOST_SHOWN else get_close_matches(name, choices, n=8, cutoff=0.0)

@@ -253,7 +253,7 @@ def read_object(path: Path) -> dict[str, Any]:
     try:
         found = parse_json(path.read_text(encoding="utf-8"))
     except ValueError as error:
-        raise InputError(f"{path} is not JSON: {error}") from error
+        raise InputError(f"{path} is not JSON ({error}). Restore it from a copy, or fetch it again.") from error
     if not isinstance(found, dict):
         raise InputError(f"{path} must hold a JSON object, found {type(found).__name__}.")
     return found

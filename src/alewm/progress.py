@@ -71,6 +71,7 @@ class Progress:
         if now - self.last_line >= LINE_EVERY_SECONDS or (amount and self.done >= self.total):
             self.last_line = now
             rate = (self.done - self.before) / max(now - self.began, 1e-9)
-            pace = f", {rate:.3g}/s, {(self.total - self.done) / rate:.0f} s left" if rate else ""
+            speed = f"{rate:,.0f}" if rate >= 100 else f"{rate:.3g}"
+            pace = f", {speed}/s, {(self.total - self.done) / rate:.0f} s left" if rate else ""
             text = f"{self.title}: {self.done}/{self.total} {self.unit}{pace}. {note}"
             print(text.strip(), file=sys.stderr, flush=True)

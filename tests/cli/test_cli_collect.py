@@ -98,8 +98,8 @@ def test_one_of_five_steps_is_drawn_and_learned_from(alewm_here, refused, tmp_pa
     [
         (("two-rooms",), "Did you mean 'two-room'?"),
         (("two-room", "--image-size", 300), "the image size is an integer from 1 to 224"),
-        (("two-room", "--episodes", 0), "1 episode or more"),
-        (("two-room", "--seed", -1), "seed of 0 or more"),
+        (("two-room", "--episodes", 0), "--episodes must be at least 1, got"),
+        (("two-room", "--seed", -1), "--seed must not be negative, got -1"),
         (("two-room", "--jobs", -1), "--jobs"),
         (("two-room", "--max-steps", 101), "--max-steps is from 1 to the 100 steps of two-room"),
         (("two-room", "--draw-every", 0), "--draw-every is 1 or 5"),

@@ -35,12 +35,22 @@ def test_two_processes_write_the_bytes_of_one_and_say_what_they_wrote(alewm, ale
         (("set", "--fps", 0), "--fps is a positive number of rows per second, got 0"),
         (("set", "--format", "lerobot"), "is no LeRobot data set"),
         (("set", "--image-size", 8), "episode 'a' has no actions"),
+        (
+            ("set/a.mp4",),
+            "a.mp4 is one file of a recording. Give the folder that holds all of them: alewm convert set",
+        ),
     ],
 )
 def test_bad_input_gets_a_message_and_no_file(refused, tmp_path, arguments, message):
     write_video(tmp_path / "set/a.mp4", frames(0, 3))
     assert message in refused("convert", *arguments, "--jobs", 1, "--out", "out.h5")
     assert not (tmp_path / "out.h5").exists()
+
+
+def test_a_file_is_not_copied_onto_itself(refused, data):
+    before = data.read_bytes()
+    assert "--out names the source itself" in refused("convert", data, "--out", data)
+    assert data.read_bytes() == before
 
 
 def test_a_refused_size_is_corrected_by_repeating_the_command(refused, alewm_here, tmp_path):

@@ -135,9 +135,24 @@ def test_a_data_set_that_can_be_converted_says_how(alewm_here, refused, tmp_path
     assert "set: 2 episodes at 10 fps (lerobot v2.1)\nTo make a data file of them: alewm convert set --out FILE" in said
     (tmp_path / "photos").mkdir()
     assert "photos holds no episode" in refused("inspect", "photos")
+    (tmp_path / "photos/take0.png").write_bytes(b"")
+    assert "Give the folder above it" in refused("inspect", "photos")
     assert "absent does not exist" in refused("inspect", "absent")
     (tmp_path / "text.h5").write_text("hello")
     assert "text.h5 is not an HDF5 file" in refused("inspect", "text.h5")
+
+
+def test_a_folder_of_runs_or_data_files_says_what_is_in_it(alewm_here, refused, trained, tmp_path):
+    shutil.copytree(trained, tmp_path / "runs/my run")
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data/a.h5").touch()
+    assert "alewm inspect 'runs/my run'" in alewm_here("inspect", "runs")
+    assert "alewm inspect data/a.h5" in alewm_here("inspect", "data")
+    assert "runs is no run folder, but holds some. Name one of them: runs/my run." in refused("evaluate", "runs")
+    assert "It holds data/a.h5." in refused("train", "tiny", "--data", "data")
+    assert "is a run folder; a data file was expected" in refused("train", "tiny", "--data", trained)
+    said = refused("collect", "two-room", "--episodes", 1, "--jobs", 1, "--out", "data")
+    assert "data is a folder. --out names the file to write" in said
 
 
 def test_a_data_set_of_several_cameras_names_them(alewm_here, tmp_path):

@@ -34,7 +34,7 @@ def record_robot(path, num_actions=7, size=28, num_episodes=4, **attributes):
 def robot(tmp_path_factory):
     """The folder in which the command of the page was given."""
     folder = tmp_path_factory.mktemp("robot")
-    record_robot(folder / "data/my-robot.h5", task="my-robot")
+    record_robot(folder / "my-data.h5", task="my-robot")
     (command,) = re.findall(r"^alewm (train .*my-robot.*)$", PAGE, flags=re.MULTILINE)
     run_alewm(folder, *shlex.split(command), *FEW)
     return folder
@@ -74,7 +74,17 @@ def test_the_model_is_planned_with_and_saved_without_an_environment(robot, tmp_p
     assert not list((tmp_path / "saved").glob("pairs*"))
 
 
-@pytest.mark.parametrize("verb", [("evaluate",), ("probe",), ("share", "--out", "shared")])
+def test_a_model_is_shared_without_an_environment_and_its_success_is_not_claimed(robot, alewm_here, tmp_path):
+    for licence in ((), ("--license", "mit")):  # the second call changes the card alone
+        said = alewm_here("share", robot / "runs/my-robot", "--out", "shared", *licence)
+        assert "success was not measured" in said
+    card = (tmp_path / "shared/README.md").read_text()
+    assert "Not evaluated yet." in card
+    assert "| licence | mit |" in card
+    assert load(tmp_path / "shared").model.config == load(robot / "runs/my-robot").model.config
+
+
+@pytest.mark.parametrize("verb", [("evaluate",), ("probe",)])
 def test_what_needs_an_environment_says_so(robot, refused, tmp_path, verb):
     said = refused(*verb, robot / "runs/my-robot")
     assert "There is no environment for the task 'my-robot'; there are cube, push-t, reacher, two-room." in said

@@ -90,13 +90,6 @@ def test_no_two_verbs_of_a_command_share_a_name():
         assert len(names) == len(set(names))
 
 
-def test_presets_are_listed_as_people_count(alewm_here):
-    names = [line.split()[0] for line in alewm_here("train", "--list").splitlines() if not line.startswith(" ")]
-    numbers = [int(name.rpartition("-")[2]) for name in names if name.startswith("cube-192-lewm-")]
-    assert numbers == sorted(numbers)
-    assert len(numbers) > 3
-
-
 def test_tasks_shows_the_floors_of_the_page_and_draws_pictures(alewm_here, tmp_path):
     said = alewm_here("tasks", "--pictures", "drawn")
     page = (ROOT / "docs/tasks.md").read_text()

@@ -160,7 +160,7 @@ def test_every_inflater_returns_the_same_frames(tmp_path: Path) -> None:
 
 
 def test_impossible_requests_are_refused(store: EpisodeStore) -> None:
-    with pytest.raises(InputError, match="have 11 windows of 20 rows, fewer than one batch of 128"):
+    with pytest.raises(InputError, match="hold 11 windows of 20 rows, fewer than one batch of 128"):
         WindowLoader(store, [0], IDENTITY)
     with pytest.raises(InputError, match="cannot be shared equally by 3"):
         WindowLoader(store, range(5), IDENTITY, LoaderConfig(batch_size=8), num_ranks=3)

@@ -72,7 +72,7 @@ def test_splits_and_pairs_are_made_once_and_then_read(tmp_path: Path) -> None:
     store = EpisodeStore.open(write_tape(tmp_path / "a.h5", [30, 22, 40, 26, 31] * 4))
     splits = load_or_make_splits(store)
     pairs = load_or_draw_pairs(store, splits)
-    assert "1 are held out for validation and 3 for test" in store.notes[0]
+    assert "Held out for validation: 1 (of large files 100); for test: 3 (of large files 200)." in store.notes[0]
     again = EpisodeStore.open(store.path)
     assert load_or_make_splits(again) == splits
     assert load_or_draw_pairs(again, splits) == pairs

@@ -151,7 +151,7 @@ def test_files_that_are_no_lewm_are_refused_by_name(original, tmp_path):
     with pytest.raises(InputError, match=r"must hold a plain state dict .* found list"):
         load_lewm(tmp_path / "c.pt")
     (tmp_path / "d.pt").write_bytes(b"not a file of tensors")
-    with pytest.raises(InputError, match=r"d\.pt"):
+    with pytest.raises(InputError, match=r"d\.pt is not a PyTorch file\. Give weights\.pt"):
         load_lewm(tmp_path / "d.pt")
     with pytest.raises(InputError, match=r"exactly one \.pt file, found a\.pt, b\.pt, c\.pt, d\.pt"):
         load_lewm(tmp_path)

@@ -149,7 +149,7 @@ class Convert:
         from alewm.interop.hub import here_or_fetched, is_hub_id
 
         if self.source.is_file():
-            self._check_flags_of_files()
+            self._check_file()
             made, notes = copy_file(self.source, self.out, self.jobs)
         else:
             size = FrameSize(None if self.image_size == "None" else self.image_size, self.fit)
@@ -167,13 +167,21 @@ class Convert:
         with EpisodeStore.open(self.out) as store:
             print(made.in_words(self.out))
             height, width, _ = store.frame_shape
-            others = ", ".join(name for name in store.column_names if name not in ("pixels", "action")) or "nothing"
-            print(f"frames of {height} x {width}, {store.action_dim} numbers per action; also {others}")
+            others = ", ".join(name for name in store.column_names if name not in ("pixels", "action"))
+            also = f"; also {others}" if others else ""
+            print(f"frames of {height} x {width}, {store.action_dim} numbers per action{also}")
         for note in notes:
             print(note)
         print(self.out)
 
-    def _check_flags_of_files(self) -> None:
+    def _check_file(self) -> None:
+        if self.source.suffix.lower() in (".csv", ".parquet", ".npz", ".mp4", ".mkv", ".avi", ".mov", ".webm"):
+            raise InputError(
+                f"{self.source} is one file of a recording. Give the folder that holds all of them: alewm convert "
+                f"{shlex.quote(str(self.source.parent))} --out {shlex.quote(str(self.out))}"
+            )
+        if self.out.exists() and self.out.samefile(self.source):
+            raise InputError(f"--out names the source itself, {self.source}. Give the copy another name.")
         of_folders = ("format", "camera", "image_size", "fit", "task", "fps", "frame_skip", "episodes")
         given = [name for name in of_folders if getattr(self, name) != getattr(type(self), name)]
         if given:
@@ -233,6 +241,14 @@ def _describe_folder(path: Path) -> str:
     from alewm.data.conversion.recordings import Recordings
 
     source = open_source(path)
+    try:
+        if isinstance(source, Recordings):
+            _ = source.names  # a folder of something else is found out here
+    except InputError:
+        if not (inside := _describable_in(path)):
+            raise
+        commands = "".join(f"\n  alewm inspect {each}" for each in inside)
+        return f"{path} holds what these commands describe:{commands}"
     cameras = [] if isinstance(source, Recordings) else source.cameras
     has_choice = len(cameras) > 1
     if has_choice:
@@ -244,3 +260,10 @@ def _describe_folder(path: Path) -> str:
         + f"To make a data file of them: alewm convert {shlex.quote(str(path))}"
         + f"{' --camera KEY' if has_choice else ''} --out FILE"
     )
+
+
+def _describable_in(folder: Path) -> list[str]:
+    """The runs, checkpoints and data files right below a folder, as words of a command."""
+    found = {each.parent for pattern in ("config.json", "checkpoint.json") for each in folder.glob(f"*/{pattern}")}
+    found |= {each for each in folder.iterdir() if each.suffix in (".h5", ".hdf5")}
+    return [shlex.quote(str(each)) for each in sorted(found)]

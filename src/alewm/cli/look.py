@@ -98,8 +98,10 @@ class Evaluate:
         from alewm.evaluation.settings import EvaluationSettings
         from alewm.interop.hub import run_here_or_fetched
 
-        if not self.runs or (self.out is not None and len(self.runs) > 1):
-            raise InputError("Name a run folder (and, with --out, only one): alewm evaluate RUN.")
+        if not self.runs:
+            raise InputError("Name a run folder: alewm evaluate RUN.")
+        if self.out is not None and len(self.runs) > 1:
+            raise InputError(f"--out holds the result of one run, but {len(self.runs)} are named. Leave --out away.")
         if self.animations < 0:
             raise InputError(f"--animations must not be negative, got {self.animations}.")
         planning = asked_planning(
@@ -187,6 +189,7 @@ class Probe:
         """Probes the runs one after the other and prints a table of each."""
         from alewm.devices import find_device
         from alewm.evaluation.probes import probe_run, probe_table
+        from alewm.runs.folder import require_run
 
         if not self.runs:
             raise InputError("Name a run folder: alewm probe RUN.")
@@ -196,6 +199,7 @@ class Probe:
         device = find_device(self.device)
         amounts = {"num_train": self.frames, "num_test": self.test_frames, "num_steps": self.updates}
         for run in self.runs:
+            require_run(run)
             print(f"reading at most {self.frames + self.test_frames:,} frames with {run}", file=sys.stderr)
             path, measured = probe_run(run, self.capacities, amounts, data_path=self.data, device=device)
             print(probe_table(measured))

@@ -63,7 +63,11 @@ class Share:
                 file=sys.stderr,
             )
         result = read_json(shared / "result.json")
-        print(f"success {percent(result['success_rate'])} of {result['episodes']} pairs ({interval_in_words(result)})")
+        if "success_rate" not in result:
+            print("note: success was not measured, because the task has no environment here (docs/own-task.md).")
+        else:
+            success = percent(result["success_rate"])
+            print(f"success {success} of {result['episodes']} pairs ({interval_in_words(result)})")
         if self.hub is not None:
             print(push_to_hub(shared, self.hub))
         print(shared)

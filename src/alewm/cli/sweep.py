@@ -32,7 +32,7 @@ class Sweep:
     presets: Annotated[
         tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(help_behavior_hint="", metavar="[PRESET ...]")
     ] = ()
-    """Configurations to search around, for example two-room-192; `alewm train --list` shows all."""
+    """Configurations to search around, for example two-room-192; `alewm train --list` explains the names."""
     set: Several[str] = ()
     """Values of a field, by the path config.json shows, for example --set objective.regularizer_weight=0.15,0.3. Fields
     with several values make the grid, in place of the paper's; with one, it is the same for all trials."""

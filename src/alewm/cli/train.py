@@ -30,7 +30,7 @@ class Train:
 
     preset: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(help_behavior_hint="", metavar="TASK")] = None
     """The task, for example two-room, with --width and --method; or a preset's name, for example two-room-tiny (--list
-    shows all). For data of your own: tiny, 96, 192 or 384; the task and its actions come from the file."""
+    explains them). For data of your own: tiny, 96, 192 or 384; the task and its actions come from the file."""
     width: Maybe[Literal["tiny", "96", "192", "384"]] = None
     """Size of the model: tiny trains on a CPU in minutes, the others are the paper's; 192 if not given."""
     method: Maybe[Literal["alewm", "lewm", "alewm-sigreg", "nested-dropout"]] = None
@@ -81,7 +81,7 @@ class Train:
     threads: int = 0
     """Threads that decode frames; 0 means one per core."""
     list: Flag = False
-    """List the presets and stop."""
+    """Say which tasks, widths and methods there are, and stop."""
 
     WHEN_INTERRUPTED: ClassVar[str] = "What was saved before is kept; repeat the command to continue."
 
@@ -111,7 +111,7 @@ class Train:
         from alewm.training.presets import WIDTHS, preset, preset_of_file, resolve_preset
 
         if self.preset is None:
-            raise InputError("Name a task: alewm train TASK --data FILE. `alewm train --list` shows all presets.")
+            raise InputError("Name a task: alewm train TASK --data FILE. `alewm train --list` says what there is.")
         if self.preset in WIDTHS:
             if not self.data:
                 raise InputError(f"--data FILE is needed: alewm train {self.preset} takes the task from the file.")
@@ -167,24 +167,36 @@ class Train:
 
 
 _OF_METHODS = {
-    "alewm": "ALeWM, chooses a capacity per sequence",
+    "alewm": "chooses a capacity per episode (if not given)",
+    "lewm": "the baseline: all coordinates always in use",
     "alewm-sigreg": "ablation: SIGReg on the masked latent in place of MixSIGReg",
     "nested-dropout": "baseline: capacities from the fixed prior, no selector",
 }
 
 
 def _preset_list() -> str:
-    """A line per preset: its name, what it is, and the task and options that ask for it."""
-    from alewm.files import natural_order
-    from alewm.training.presets import preset, preset_flags, preset_names
+    """What can be trained: the tasks, widths and methods that a command combines, and how presets are named."""
+    from alewm.training.presets import ACTION_DIMS, CAPACITIES, MIXED, preset, preset_flags
 
-    lines = []
-    for name in sorted(preset_names(), key=natural_order):
-        config = preset(name)
-        of_lewm = f"LeWM, all {config.model.latent_dim} coordinates always in use"
-        meaning = _OF_METHODS.get(config.objective.method, of_lewm)
-        lines.append(f"{name:<40} {meaning}\n{'':<40} alewm train {preset_flags(name)}")
-    return "\n".join(lines)
+    tiny, example = preset("two-room-tiny").model, "two-room-192-lewm-32"
+    mixed, widths = "+".join(MIXED), ", ".join(map(str, CAPACITIES))
+    latents = ", ".join(map(str, CAPACITIES[192]))
+    methods = f"\n{'':<11}".join(f"{name:<15} {meaning}" for name, meaning in _OF_METHODS.items())
+    return "\n".join(
+        [
+            "alewm train TASK [--width WIDTH] [--method METHOD] [--latent LATENT] --data FILE",
+            f"  TASK     {', '.join(ACTION_DIMS)}; {mixed} (width 192, two files)",
+            f"  WIDTH    {'tiny':<15} latent of {tiny.latent_dim}, frames of {tiny.encoder.image_size} pixels: a CPU",
+            f"           {widths:<15} the paper's, frames of 224 pixels: a GPU (192 if not given)",
+            f"  METHOD   {methods}",
+            f"  LATENT   of lewm, up to the width; the paper's at 192: {latents}",
+            "",
+            "alewm train WIDTH --data FILE trains on data of your own: the task comes from the file.",
+            "",
+            f"A preset's name stands for all of them: {example} is",
+            f"alewm train {preset_flags(example)}",
+        ]
+    )
 
 
 @dataclass(frozen=True)

@@ -62,6 +62,10 @@ def open_file(path: Path) -> h5py.File:
     if not path.exists():
         raise InputError(f"{path} does not exist. Make it with `alewm collect`, or check the path.")
     if path.is_dir():
+        if files := sorted(each for each in path.iterdir() if each.suffix in (".h5", ".hdf5")):
+            raise InputError(f"{path} is a folder; one HDF5 file was expected. It holds {', '.join(map(str, files))}.")
+        if (path / "config.json").is_file():
+            raise InputError(f"{path} is a run folder; a data file was expected, such as `alewm collect` writes.")
         raise InputError(
             f"{path} is a folder; one HDF5 file was expected. Make one of the recordings in it: alewm convert "
             f"{shlex.quote(str(path))} --out FILE.h5"

@@ -246,6 +246,8 @@ def collect_watched(
     source: EpisodeSource, out: Path, title: str, *, num_episodes: int, num_workers: int, **options: Any
 ) -> Collected:
     """What was added to `out` now, by `alewm.data.collect.collect` with these `options`; its folder is made."""
+    if out.is_dir():
+        raise InputError(f"{out} is a folder. --out names the file to write, for example {out / 'data.h5'}.")
     out.parent.mkdir(parents=True, exist_ok=True)
     began, num_new_frames = time.perf_counter(), 0
     with Progress(title, num_episodes, "episodes") as bar:

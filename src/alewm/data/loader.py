@@ -229,8 +229,9 @@ class WindowLoader:
         self.index = store.windows(numbers, shape)
         if len(self.index) < config.batch_size:
             raise InputError(
-                f"{len(numbers)} episodes of {store.path} have {len(self.index)} windows of {shape.span} rows, fewer "
-                f"than one batch of {config.batch_size}. Use a smaller batch or collect more episodes."
+                f"{store.path} has too little to train on: its {len(numbers)} training episodes hold {len(self.index)} "
+                f"windows of {shape.span} rows, fewer than one batch of {config.batch_size}. Record more episodes, or "
+                f"choose a smaller --batch-size."
             )
         self._rank = rank
         self._num_threads = config.num_threads or num_available_cores()

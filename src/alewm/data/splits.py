@@ -240,8 +240,8 @@ def _note(store: EpisodeStore, splits: Splits) -> None:
         )
     if len(splits.validation) < NUM_VALIDATION or len(splits.test) < NUM_TEST:
         store.notes.append(
-            f"{store.path} has {store.num_episodes} episodes: {len(splits.validation)} are held out for validation and "
-            f"{len(splits.test)} for test, instead of {NUM_VALIDATION} and {NUM_TEST}."
+            f"{store.path} has {store.num_episodes} episodes. Held out for validation: {len(splits.validation)} "
+            f"(of large files {NUM_VALIDATION}); for test: {len(splits.test)} (of large files {NUM_TEST})."
         )
 
 

@@ -73,8 +73,10 @@ def collect_task(
         copied, facts = task.copy_demonstrations(demonstrations.path, **demonstrations.options())
     if num_episodes is None:
         num_episodes = DEFAULT_EPISODES if copied is None else copied.num_episodes
-    if seed < 0 or num_episodes < 1:
-        raise InputError(f"Expected a seed of 0 or more and 1 episode or more, got {seed} and {num_episodes}.")
+    if num_episodes < 1:
+        raise InputError(f"--episodes must be at least 1, got {num_episodes}.")
+    if seed < 0:
+        raise InputError(f"--seed must not be negative, got {seed}.")
     if frame_skip is not None and frame_skip < 1:
         raise InputError(f"--frame-skip is a number of environment steps, 1 or more; got {frame_skip}.")
     apart = frame_skip or FRAME_SKIP

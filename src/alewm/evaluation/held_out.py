@@ -44,7 +44,7 @@ from alewm.runs.folder import load_tensors, provenance, save_tensors
 from alewm.shapes import Float, Int, Tensor, UInt8
 from alewm.training.checkpoint import DataSet, Description, data_set_of, latest_checkpoint, load_world_model
 
-_WITHOUT = "Planning from two images and alewm.interop.pretrained.save_pretrained need neither (docs/planning.md)."
+_WITHOUT = "Planning from two images and `alewm share` need neither (docs/planning.md)."
 
 
 class NoEnvironmentError(InputError):

@@ -344,7 +344,7 @@ class Page:
 def explore(runs: Sequence[Path], *, data_path: Path | None = None, is_public: bool = False) -> Page:
     """The page of one or two run folders."""
     if not 1 <= len(runs) <= 2:
-        raise InputError(f"The explorer shows one run or two, got {len(runs)}.")
+        raise InputError(f"Name one run or two: alewm explore RUN [RUN2]; got {len(runs)}.")
     if len({run.resolve() for run in runs}) < len(runs):
         raise InputError("The same run folder is named twice.")
     return Page([Explored(run, data_path) for run in runs], is_public=is_public)

@@ -9,6 +9,7 @@ import hashlib
 import io
 import pickle
 import re
+import tarfile
 import warnings
 import zipfile
 import zlib
@@ -362,6 +363,7 @@ def _weights_path(path: Path) -> Path:
 
 
 def _read_state(path: Path) -> dict[str, Tensor]:
+    _check_kind(path)
     _check_archive(path)
     try:
         with warnings.catch_warnings():
@@ -377,6 +379,14 @@ def _read_state(path: Path) -> dict[str, Tensor]:
     if not state:
         raise InputError(f"{path} holds no tensors.")
     return state
+
+
+def _check_kind(path: Path) -> None:
+    """Refuses what is none of PyTorch's formats: archives, and pickles, whose first byte says so since protocol 2."""
+    with path.open("rb") as file:
+        first = file.read(1)
+    if first and first != b"\x80" and not zipfile.is_zipfile(path) and not tarfile.is_tarfile(path):
+        raise InputError(f"{path} is not a PyTorch file. Give {WEIGHTS} or another .pt file that holds a state dict.")
 
 
 def _check_archive(path: Path) -> None:

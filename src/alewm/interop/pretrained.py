@@ -28,7 +28,7 @@ from alewm.errors import InputError
 from alewm.evaluation.animations import ACTIONS
 from alewm.evaluation.decoder import DECODER, FITTED_DECODER
 from alewm.evaluation.evaluate_run import SHARED_AS, evaluate_run, interval_in_words, percent
-from alewm.evaluation.held_out import NoEnvironmentError, pairs_in_data, pairs_name, save_pairs, task_of
+from alewm.evaluation.held_out import NoEnvironmentError, pairs_in_data, pairs_name, save_pairs
 from alewm.evaluation.imagination import IMAGINATION
 from alewm.evaluation.settings import EVALUATIONS, EvaluationSettings, Split
 from alewm.files import check_new_folder, inside, read_if_there, read_json, write_json, write_text
@@ -37,12 +37,11 @@ from alewm.model.checkpoint_files import checkpoints_in, weights_sha256
 from alewm.model.world_model import WorldModel
 from alewm.planning.distilled import DISTILLED, DYNAMICS, distilled_capacities
 from alewm.runs.fitted import FittedKind
-from alewm.runs.folder import new_folder, portable
+from alewm.runs.folder import new_folder, portable, require_run
 from alewm.shapes import Tensor
 from alewm.training.checkpoint import (
     DATA_SETS,
     Description,
-    data_set_of,
     data_sets_of,
     latest_checkpoint,
     load_world_model,
@@ -377,6 +376,7 @@ def share_run(
 ) -> Path:
     """The new folder `out` with the newest weights of the finished run, evaluated as they are stored there.
 
+    Where its task has no environment here, success cannot be measured, and the folder is that of `save_pretrained`.
     Its card calls the model `name`; if not given, as the folder. It states `licence`; if not given, none. The folder
     appears when it is complete; an interrupted call leaves nothing under that name. Where a folder holds these very
     weights, evaluated, what was fitted to them since is added and the card is written anew.
@@ -386,13 +386,15 @@ def share_run(
         _save_fitted(run, out)
         write_text(out / "README.md", SharedRun.of(out, weights, licence).card(title, out))
         return out
+    require_run(run)
     check_new_folder(out)
     if "training" not in read_if_there(run / "result.json"):
         raise InputError(f"{run} is no finished run: repeat its `alewm train` command to train it to its end.")
     description = read_description(latest_checkpoint(run))
     if len(description.config.data_sets) > 1:
         raise InputError(f"{run} learned from several data sets; save it with save_pretrained (docs/ecosystem.md).")
-    task_of(data_set_of(description))
+    if description.config.task not in task_names():
+        return save_pretrained(run, out, weights, name=title, licence=licence)
     shared = SharedRun.of(run, weights, licence)
     with new_folder(out) as partial:
         fill_pretrained(run, shared, partial, weights, name=title)
@@ -406,7 +408,10 @@ def share_run(
 
 def _is_shared(run: Path, out: Path, weights: WeightType) -> bool:
     """Whether `out` is what an earlier call made of `run`."""
-    if not (out / "config.json").is_file() or "evaluated" not in read_if_there(out / "result.json"):
+    if not (out / "config.json").is_file():
+        return False
+    can_be_evaluated = read_description(latest_checkpoint(out)).config.task in task_names()
+    if can_be_evaluated and "evaluated" not in read_if_there(out / "result.json"):
         return False
     asked, found = SharedRun.of(run, weights), SharedRun.of(out, weights)
     stored, there = stored_weights(asked.model, weights), stored_weights(found.model, weights)

@@ -28,7 +28,7 @@ from safetensors.torch import save
 
 import alewm
 from alewm.config import differences
-from alewm.errors import InputError
+from alewm.errors import MOST_SHOWN, InputError
 from alewm.files import (
     check_new_folder,
     flush_folder,
@@ -191,11 +191,19 @@ def require_run(folder: Path) -> None:
     if (folder / "config.json").is_file():
         return
     if folder.is_dir():
+        if runs := runs_in(folder):
+            named = ", ".join(map(str, runs[:MOST_SHOWN])) + (", ..." if len(runs) > MOST_SHOWN else "")
+            raise InputError(f"{folder} is no run folder, but holds some. Name one of them: {named}.")
         names = ", ".join(sorted(each.name for each in folder.iterdir()))
         found = f"expected config.json in it, found {names or 'nothing'}"
     else:
         found = "it is a file" if folder.exists() else "there is no such folder"
     raise InputError(f"{folder} is no run folder: {found}.")
+
+
+def runs_in(folder: Path) -> list[Path]:
+    """The run folders right below `folder`, by name."""
+    return sorted(each.parent for each in folder.glob("*/config.json"))
 
 
 class RunFolder:

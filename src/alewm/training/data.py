@@ -239,8 +239,9 @@ def _check_fits(store: EpisodeStore, config: RunConfig) -> None:
     other_actions = f" model.action_dim={block}" if block != config.model.action_dim else ""
     if task is not None and task != config.task:
         raise InputError(
-            f"{store.path} holds episodes of {task!r}, but the configuration is for {config.task!r}. Choose a preset "
-            f"of {task!r}; a task of your own has none, there take this one with --set task={task}{other_actions}"
+            f"{store.path} holds episodes of {task!r}, but the configuration is for {config.task!r}. Name a size "
+            f"instead of a task (alewm train tiny --data {store.path}), which takes the task from the file, or keep "
+            f"this configuration with --set task={task}{other_actions}"
         )
     if other_actions:
         expected = config.model.action_dim / config.frame_skip
@@ -251,7 +252,8 @@ def _check_fits(store: EpisodeStore, config: RunConfig) -> None:
         )
     size, (height, width, _) = config.model.encoder.image_size, store.frame_shape
     if min(height, width) < size:
+        smaller = ", or train the size tiny, which reads 28 x 28" if min(height, width) >= 28 else ""
         raise InputError(
-            f"{store.path} has frames of {height} x {width} pixels, but the encoder reads {size} x {size}. Collect at "
-            f"{size} pixels or more, or choose a preset with smaller images."
+            f"{store.path} has frames of {height} x {width} pixels, but the encoder reads {size} x {size}. Record at "
+            f"{size} pixels or more{smaller}."
         )

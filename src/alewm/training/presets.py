@@ -7,6 +7,7 @@ which records use: `two-room-192`, `two-room-192-lewm-32`, `two-room-tiny`, `rea
 
 import re
 from dataclasses import replace
+from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple, cast
@@ -153,7 +154,12 @@ def _arguments_of(name: str) -> tuple[str, str, Method, int | None]:
     """Task, width, method and latent of the preset called `name`."""
     found = _NAME.fullmatch(name)
     if found is None:
-        raise unknown_name("task or preset", name, [*_TASKS, "tiny", *preset_names()])
+        near = get_close_matches(name, [*_TASKS, *WIDTHS, *preset_names()], n=1)
+        hint = f" Did you mean {near[0]!r}?" if near else ""
+        raise InputError(
+            f"Unknown task or preset {name!r}.{hint} Tasks: {', '.join(_TASKS)}. For data of your own name a size, "
+            f"{', '.join(WIDTHS)}: the task comes from the file. `alewm train --list` says what there is."
+        )
     task, width, method, latent_dim = found.groups()
     return task, width, cast("Method", method or "alewm"), int(latent_dim) if latent_dim else None
 

@@ -50,7 +50,7 @@ def page(task: Task) -> str:
             "",
             inspect.cleandoc(environment.__doc__ or ""),
             "",
-            "## Data",
+            "## Recorded and published data",
             f"`alewm collect {task.name}{source} --out data/{task.name}.h5` records episodes{length}. "
             f"`alewm-lab bench data data/{task.name}.h5` prints the figures of the file beside these, which are known "
             f"of the published file ([what they mean](../data.md#statistics)):",

@@ -3,7 +3,6 @@
 import os
 import re
 import shlex
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -72,7 +71,9 @@ def results_page(results: Path, out: Path) -> tuple[str, list[ResultFigure]]:
         figures.append(difference_figure(found))
         sections.append(_picture(figures[-1]))
     sections += [] if long is None else ["## Methods after long schedules\n", long.markdown()]
-    sections += [part for scale in published.scales for part in scale_section(scale, paper, out, figures)]
+    for scale in published.scales:
+        alike = [other for other in published.scales if scale_title(other) == scale_title(scale)]
+        sections += scale_section(scale, paper, out, figures, names_data=len(alike) > 1)
     sections += _oscillators(published.studies, out)
     top = _top(results, out, _LEGEND if paper is None else _LEGEND + _PAPERS)
     return "\n".join([top, _contents(sections), *sections]), figures
@@ -89,22 +90,26 @@ def _top(results: Path, out: Path, legend: str) -> str:
 
 
 def _contents(sections: Sequence[str]) -> str:
-    """Links to the headings among `sections`, by the anchors that GitHub gives them."""
+    """Links to the headings among `sections`, by the anchors that GitHub and MkDocs give to headings that differ."""
     titles = [part.removeprefix("## ").strip() for part in sections if part.startswith("## ")]
-    lines, seen = [], Counter[str]()
-    for title in titles:
-        anchor = re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-")
-        number = f"-{seen[anchor]}" if seen[anchor] else ""
-        seen[anchor] += 1
-        lines.append(f"- [{title}](#{anchor}{number})\n")
-    return "".join(lines)
+    anchors = (re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles)
+    return "".join(f"- [{title}](#{anchor})\n" for title, anchor in zip(titles, anchors, strict=True))
 
 
 def scale_section(
-    scale: RunGroup, paper: dict[str, Any] | None, out: Path, figures: list[ResultFigure]
+    scale: RunGroup,
+    paper: dict[str, Any] | None,
+    out: Path,
+    figures: list[ResultFigure],
+    *,
+    names_data: bool = False,
 ) -> Iterator[str]:
-    """The parts of the page about one scale; its figures join `figures`."""
-    yield f"## {scale_title(scale)}\n"
+    """The parts of the page about one scale; its figures join `figures`.
+
+    `names_data` is for a scale that differs from another in its data alone: the heading then names the data file.
+    """
+    data = f", data `{scale.example.config['data']['fingerprint'][:6]}`" if names_data else ""
+    yield f"## {scale_title(scale)}{data}\n"
     if any(each.evaluated() for each in scale.configurations):
         yield tables.main_table(scale, paper, _caption(scale)).markdown()
     else:

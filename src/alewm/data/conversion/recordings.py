@@ -51,6 +51,11 @@ class Recordings:
         found = sorted(filter(_is_episode, self.folder.iterdir()), key=lambda path: natural_order(path.name))
         names = [path.stem if path.is_file() else path.name for path in found]
         if not names:
+            if any(path.suffix.lower() in frame_files.IMAGE_SUFFIXES for path in self.folder.iterdir()):
+                raise InputError(
+                    f"{self.folder} holds images, which are one episode. Give the folder above it, in which every "
+                    f"episode is a folder of images: {self.folder.absolute().parent}"
+                )
             raise InputError(
                 f"{self.folder} holds no episode: expected videos ({', '.join(frame_files.VIDEO_SUFFIXES)}) or "
                 f"folders of images ({', '.join(frame_files.IMAGE_SUFFIXES)}), found {_listing(self.folder)}."
