@@ -95,7 +95,7 @@ def test_objects_say_what_they_are_and_a_notebook_shows_curves_and_an_episode(mo
     [
         ("nowhere", "no run folder: there is no such folder"),
         (f"{SHIPPED.parent.name}/two-rom-tiny", "no run folder: there is no such folder"),
-        (SHIPPED.parent, r"expected config\.json in it, found two-room-tiny"),
+        (SHIPPED.parent, r"no run folder, but holds some\. Name one of them: .*two-room-tiny"),
         (SHIPPED / "config.json", "it is a file"),
     ],
 )

@@ -1,5 +1,6 @@
 """Writing an episode file: in order, byte for byte reproducible, and continued after a kill."""
 
+import atexit
 import io
 import json
 import os
@@ -15,6 +16,7 @@ from typing import Any
 
 import h5py
 import numpy as np
+from h5py._objects import phil
 
 from alewm.data import schema
 from alewm.data.checks import ROWS_PER_CHECKSUM, checksums_of, texts_checksum
@@ -230,8 +232,7 @@ class StoreWriter:
         self._first: EncodedEpisode | None = None
         self._held = ExitStack()
         self._held.callback(self._journal.close)
-        # Also where the writer is forgotten, and at the end of the process: a thread that is stopped inside HDF5 then
-        # would make Python wait for it for ever.
+        # Also where the writer is forgotten, and at the end of the process, which HDF5 must not close files in.
         self._let_go = weakref.finalize(self, _close_all, self._held)
         # HDF5 must not end a file that it was interrupted in continuing: it would cut off what it has not come to.
         with self._abandoned_by_errors():
@@ -470,6 +471,11 @@ def _check_ours(partial: Path) -> None:
             f"{partial} is in the way: a file is written under that name until it is complete. Move it away, or write "
             f"to another path."
         )
+
+
+# From the end of the process on, no other thread may use HDF5: one that is stopped there would keep h5py's lock, and
+# Python would wait for it for ever.
+atexit.register(phil.acquire)
 
 
 def _close_all(held: ExitStack) -> None:

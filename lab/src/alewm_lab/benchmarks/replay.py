@@ -18,6 +18,7 @@ from alewm.data.action_statistics import ActionStatistics
 from alewm.data.schema import FAMILY
 from alewm.data.splits import (
     GOAL_OFFSET,
+    SplitBy,
     find_families,
     load_or_draw_pairs,
     load_or_make_splits,
@@ -58,11 +59,11 @@ class StandardPairs:
         return replace(self, pairs=self.pairs.take(chosen), what=f"{len(chosen)} of {self.what}")
 
 
-def pairs_of_file(data: Path, task_name: str | None, num_pairs: int | None) -> StandardPairs:
+def pairs_of_file(data: Path, task_name: str | None, num_pairs: int | None, split: SplitBy = "family") -> StandardPairs:
     """The first `num_pairs` test pairs stored beside `data`, or all."""
     with EpisodeStore.open(data) as store:
         task = get_task(task_named_by(store, task_name))
-        splits = load_or_make_splits(store)
+        splits = load_or_make_splits(store, split)
         stored = load_or_draw_pairs(store, splits).test[:num_pairs]
         families = find_families(store)
         of_episode = None if families is None else families.of_episode

@@ -73,13 +73,15 @@ class BenchReplay:
     """The task; needed for files from elsewhere, which do not say it."""
     num_pairs: Annotated[int | None, tyro.conf.arg(help_behavior_hint="", name="pairs")] = None
     """How many pairs, the first ones; if not given, all (200)."""
+    split: Literal["family", "episode"] = "family"
+    """How the test episodes were held out, as for `alewm train`."""
     seed: int = 42
     """Of the random actions; the default is that of `alewm evaluate`."""
 
     def run(self) -> None:
         from alewm_lab.benchmarks.replay import bench_replay, pairs_of_file
 
-        bench_replay("replay", pairs_of_file(self.data, self.task_name, self.num_pairs), self.seed)
+        bench_replay("replay", pairs_of_file(self.data, self.task_name, self.num_pairs, self.split), self.seed)
 
 
 @dataclass(frozen=True)
