@@ -207,7 +207,7 @@ def evaluate_run(
     imagining: WorldModel | DistilledModel = model
     if settings.dynamics != OWN_DYNAMICS:
         imagining = with_dynamics(model, run, settings.dynamics)
-        evaluated["dynamics_sha256"] = imagining.identity
+        evaluated["dynamics_sha256"] = {capacity: fit["sha256"] for capacity, fit in imagining.fits.items()}
     known = check_same_settings(folder / "result.json", evaluated)
     # A folder of its own is a run folder too, so that a report can be made of it; another's is refused.
     described = {**read_object(run / "config.json"), "evaluated": evaluated}
@@ -240,6 +240,7 @@ def evaluate_run(
     result |= {"evaluated": evaluated, "made_with": made_with}
     if isinstance(imagining, DistilledModel):
         result["distilled_capacities"] = list(imagining.capacities)
+        result["distilled_fits"] = imagining.fits
         result["episodes_with_own_predictor"] = sum(r.capacity not in imagining.capacities for r in found.records)
     if "imported_from" in description.extras:
         result["imported_from"] = description.extras["imported_from"]

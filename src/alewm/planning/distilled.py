@@ -18,6 +18,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import nn
@@ -96,9 +97,12 @@ class DistilledModel(nn.Module):
     """
 
     def __init__(
-        self, model: WorldModel, dynamics: Mapping[int, DistilledDynamics], identity: Mapping[str, str] | None = None
+        self,
+        model: WorldModel,
+        dynamics: Mapping[int, DistilledDynamics],
+        fits: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> None:
-        """`identity` is the SHA-256 of each network's file, by capacity, where they come from files."""
+        """`fits` say by capacity how each network was fitted and which file it is, where they come from files."""
         super().__init__()
         if not dynamics:
             raise InputError("There are no distilled dynamics to plan with; `alewm distill RUN` makes them.")
@@ -106,7 +110,7 @@ class DistilledModel(nn.Module):
             _check_fits(model, capacity, network)
         self.model = model
         self.dynamics = nn.ModuleDict({str(capacity): network for capacity, network in sorted(dynamics.items())})
-        self.identity = dict(identity or {})
+        self.fits = dict(fits or {})
         self.own_capacities: set[int] = set()
         self.eval()
 
@@ -174,7 +178,15 @@ def load_distilled(model: WorldModel, weights_sha256: str, folder: Path) -> Dist
         raise InputError(f"{folder} holds no distilled dynamics. Make them with `alewm distill RUN`.")
     device = model.log_prior.device
     networks = {k: DYNAMICS.read(path, weights_sha256).to(device) for k, path in found.items()}
-    return DistilledModel(model, networks, {str(k): file_sha256(path / NETWORK) for k, path in found.items()})
+    return DistilledModel(model, networks, {str(k): _fit_of(path) for k, path in found.items()})
+
+
+def _fit_of(folder: Path) -> dict[str, Any]:
+    """What the records of an evaluation keep about the network in `folder`."""
+    description = DYNAMICS.describe(folder)
+    names = ("settings", "parameters", "training_windows", "validation_error", "seconds")
+    kept = {name: description[name] for name in names if name in description}
+    return {"sha256": file_sha256(folder / NETWORK), **kept}
 
 
 def distilled_capacities(folder: Path) -> dict[int, Path]:
