@@ -57,14 +57,14 @@ def terminations_raised() -> Iterator[None]:
 
 
 class DeferredInterrupts:
-    """Within the block the first interrupt waits for `answer`; a second one is answered at once.
+    """Within the block the first interrupt waits for `answer`; a second one is answered at once, or waits too.
 
     This holds for signals with a handler in Python: SIGINT, and SIGTERM within `terminations_raised`. The signal
     handler calls `on_first`, which must not use buffered output.
     """
 
-    def __init__(self, on_first: Callable[[], None] = lambda: None) -> None:
-        self._on_first = on_first
+    def __init__(self, on_first: Callable[[], None] = lambda: None, *, all_wait: bool = False) -> None:
+        self._on_first, self._all_wait = on_first, all_wait
         self._handlers: dict[int, Any] = {}
         self._first: int | None = None
 
@@ -92,8 +92,8 @@ class DeferredInterrupts:
         raise KeyboardInterrupt
 
     def _defer(self, number: int, frame: FrameType | None) -> None:
-        if self.is_waiting:
-            self._handlers[number](number, frame)
-        else:
+        if not self.is_waiting:
             self._first = number
             self._on_first()
+        elif not self._all_wait:
+            self._handlers[number](number, frame)

@@ -240,6 +240,42 @@ def test_ctrl_c_at_any_moment_loses_nothing(tmp_path: Path) -> None:
         signal.signal(signal.SIGALRM, before)
 
 
+@pytest.mark.parametrize("is_begun", [False, True])
+def test_interrupts_in_a_row_wait_for_hdf5_at_every_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_begun: bool
+) -> None:
+    """The second one, too: HDF5 would lose what it was about to write, and complete the file without it."""
+    records = _records(np.random.default_rng(0), 2, 3, 1)
+    writes, interrupted_at = 0, -1
+    write = writer_module._Partial.write
+
+    def interrupted(self: Any, data: Any) -> int:
+        nonlocal writes
+        writes += 1
+        if writes == interrupted_at:
+            for _ in range(3):
+                os.kill(os.getpid(), signal.SIGINT)
+        return write(self, data)
+
+    monkeypatch.setattr(writer_module._Partial, "write", interrupted)
+    whole = _finish(tmp_path / "a.h5", records)
+    num_writes = writes
+    for interrupted_at in range(1, num_writes + 1):
+        (tmp_path / "a.h5").unlink()
+        writes = interrupted_at  # none of what follows is
+        if is_begun:
+            writer = StoreWriter(tmp_path / "a.h5", attributes={"draw_every": 1})
+            writer.append_record(records[0])
+            writer.abandon()
+        writes = 0
+        with suppress(KeyboardInterrupt):  # a continued file takes fewer steps
+            _finish(tmp_path / "a.h5", records)
+        writes = interrupted_at
+        if not (tmp_path / "a.h5").exists():
+            _finish(tmp_path / "a.h5", records)
+        assert (tmp_path / "a.h5").read_bytes() == whole
+
+
 def _begin(path: Path, count: int) -> StoreWriter:
     writer = StoreWriter(path)
     for number in range(writer.num_episodes, count):

@@ -113,17 +113,17 @@ class _Partial(io.RawIOBase):
 
     def write(self, data: Any) -> int:
         size = len(data)
-        is_known = self._takes_stream(data) and self._is_there
-        if not is_known and self._overwrites_kept(size):
-            self._fail_misplaced()
-        if not is_known and self._error is None:
-            try:
+        try:
+            is_known = self._takes_stream(data) and self._is_there
+            if not is_known and self._overwrites_kept(size):
+                self._fail_misplaced()
+            if not is_known and self._error is None:
                 self._file.seek(self._position)
                 written = 0
                 while written < size:  # a full disk takes a part before it refuses
                     written += self._file.write(data[written:])
-            except BaseException as error:
-                self._fail(error)
+        except BaseException as error:
+            self._fail(error)
         self._position += size
         self._end = max(self._end, self._position)
         return size
@@ -491,8 +491,11 @@ def _close_as_a_kill_would(file: h5py.File, partial: _Partial) -> None:
 
 @contextmanager
 def _uninterrupted() -> Iterator[None]:
-    """Ctrl-C waits for the end of the block: HDF5 calls us back, and must see no exception (`_Partial`)."""
-    with DeferredInterrupts() as interrupts:
+    """Ctrl-C waits for the end of the block, however often: HDF5 calls us back, and must see no exception (`_Partial`).
+
+    One that it saw would be lost where a file is closed, and with it what was to be written.
+    """
+    with DeferredInterrupts(all_wait=True) as interrupts:
         yield
     if interrupts.is_waiting:
         interrupts.answer()
