@@ -161,6 +161,9 @@ def test_a_shared_model_has_the_success_of_its_stored_weights(
     assert "3 of 3 episodes ended as published." in alewm_here("evaluate", "small", *SEARCH, "--animations", 0)
     (run / "result.json").write_text("{}")
     assert "is no finished run" in refused("share", run, "--out", "other")
+    (tmp_path / "begun").mkdir()
+    shutil.copy(run / "config.json", tmp_path / "begun")  # of a training that has no checkpoint yet
+    assert "begun exists already and is not empty. Give a new folder." in refused("share", run, "--out", "begun")
 
 
 def test_bfloat16_halves_the_matrices_and_stays_near(evaluated_run, shared, tmp_path):

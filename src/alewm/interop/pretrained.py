@@ -408,7 +408,7 @@ def share_run(
 
 def _is_shared(run: Path, out: Path, weights: WeightType) -> bool:
     """Whether `out` is what an earlier call made of `run`."""
-    if not (out / "config.json").is_file():
+    if not (out / "config.json").is_file() or not checkpoints_in(out / "checkpoints"):
         return False
     can_be_evaluated = read_description(latest_checkpoint(out)).config.task in task_names()
     if can_be_evaluated and "evaluated" not in read_if_there(out / "result.json"):
