@@ -66,7 +66,8 @@ def naming(path: Path) -> Iterator[None]:
         yield
     except Exception as error:
         if isinstance(error, OSError) and error.errno is not None:
-            error.filename, error.filename2 = str(path), None
+            error.filename = str(path)
+            del error.filename2  # None would be a second name in the message
             raise
         if number := _error_number(error):
             raise OSError(number, os.strerror(number), str(path)) from error
