@@ -57,7 +57,7 @@ def terminations_raised() -> Iterator[None]:
 
 
 class DeferredInterrupts:
-    """Within the block the first interrupt waits for `answer`; a second one is answered at once, or waits too.
+    """Within the block the first interrupt waits for `answer`; a second one is answered at once, unless `all_wait`.
 
     This holds for signals with a handler in Python: SIGINT, and SIGTERM within `terminations_raised`. The signal
     handler calls `on_first`, which must not use buffered output.

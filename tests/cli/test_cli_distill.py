@@ -85,7 +85,8 @@ def test_plans_are_made_with_it_and_the_result_says_so(run, alewm_here):
     assert set(result["evaluated"]["dynamics_sha256"]) == {str(k) for k in result["distilled_capacities"]}
     for capacity, fit in result["distilled_fits"].items():
         described = json.loads((run / f"distilled/k{capacity}/distilled.json").read_text())
-        assert fit == {name: described[name] for name in fit if name != "sha256"} | {"sha256": fit["sha256"]}
+        assert fit.pop("sha256") == result["evaluated"]["dynamics_sha256"][capacity]
+        assert fit == {name: described[name] for name in fit}
         assert fit["settings"]["num_updates"] == 20
     planned = {int(k) for k, count in result["capacity_counts"].items() if count}
     outside = sum(result["capacity_counts"][str(k)] for k in planned - set(result["distilled_capacities"]))

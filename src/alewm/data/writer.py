@@ -232,7 +232,7 @@ class StoreWriter:
         self._first: EncodedEpisode | None = None
         self._held = ExitStack()
         self._held.callback(self._journal.close)
-        # Also where the writer is forgotten, and at the end of the process, which HDF5 must not close files in.
+        # Also when the writer is garbage-collected and when the process ends: HDF5 itself must not end the file then.
         self._let_go = weakref.finalize(self, _close_all, self._held)
         # HDF5 must not end a file that it was interrupted in continuing: it would cut off what it has not come to.
         with self._abandoned_by_errors():
